@@ -83,7 +83,7 @@ def _upstream_class(name: str, pipeline: str) -> str:
 
 
 class DumpStages(Hook):
-    """Writes the IR into files of a folder: ``00-input.mlir``, then ``01-canonicalize.mlir`` after the first pass …"""
+    """Writes the IR into files of a folder: ``000-input.mlir``, then ``001-cse.mlir`` after the first pass …"""
 
     def __init__(self, folder: str | os.PathLike[str], options: PrintOptions = PrintOptions()):
         self.folder = pathlib.Path(folder)
@@ -99,7 +99,7 @@ class DumpStages(Hook):
 
     def write(self, name: str, suffix: str, text: str) -> None:
         """The next file."""
-        path = self.folder / f"{self.count:02}-{name}.{suffix}"
+        path = self.folder / f"{self.count:03}-{name}.{suffix}"
         self.count += 1
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

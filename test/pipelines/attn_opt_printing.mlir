@@ -27,7 +27,7 @@
 // TIMING-NEXT: {{[0-9.]+}} ms 100.0%  total
 
 // RUN: rm -rf %t && attn-opt %s --cse --canonicalize --dump-stages %t -o /dev/null
-// RUN: cat %t/00-input.mlir %t/01-cse.mlir %t/02-canonicalize.mlir | FileCheck %s --check-prefix=STAGES
+// RUN: cat %t/000-input.mlir %t/001-cse.mlir %t/002-canonicalize.mlir | FileCheck %s --check-prefix=STAGES
 // STAGES-COUNT-3: linalg_ext.diag ins(
 
 // RUN: attn-opt %s --mlir-print-op-generic | FileCheck %s --check-prefix=GENERIC

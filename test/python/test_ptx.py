@@ -174,7 +174,7 @@ def test_stages_are_dumped_down_to_code(tmp_path, monkeypatch, capfd):
     steps = ["--raise-attention", "--fuse-attention=machine=sm_80", "--lower-to=nvidia"]
     assert main([str(source), *steps, f"--dump-stages={tmp_path}/stages"]) == 0
     names = sorted(path.name for path in (tmp_path / "stages").iterdir())
-    assert names[-2:] == [f"{len(names) - 2}-kernels.ptx", f"{len(names) - 1}-kernels.sass"]
+    assert names[-2:] == [f"{len(names) - 2:03}-kernels.ptx", f"{len(names) - 1:03}-kernels.sass"]
     for stage in ("decompose-linalg-ext", "outline-kernels", "assign-layouts", "stage-loads", "tiles-to-nvvm"):
         assert any(name.endswith(f"-{stage}.mlir") for name in names)
     assert ".target sm_90a" in (tmp_path / "stages" / names[-2]).read_text()

@@ -8,7 +8,7 @@ from jax._src import core, source_info_util
 
 from ....dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place
 
-OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 WAY_OUT = "keep it outside of the function that is compiled"
 NEVER = {
     "fft": "Fourier transforms have no lowering to linalg",

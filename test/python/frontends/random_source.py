@@ -94,7 +94,7 @@ class RandomSource:
         given["k"] = given[self.keys]
         given["t"] = given["k"] + self.past
         arguments = enumerate(self.arguments.values())
-        return [np.asarray(argument.values(given, flavour, seed)) for seed, argument in arguments]  # of no dimension, too
+        return [np.asarray(argument.values(given, flavour, seed)) for seed, argument in arguments]
 
     def maybe(self, one_of: int) -> bool:
         return self.choose((False,) * (one_of - 1) + (True,))

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import torch.func as func  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from attn_opt.compiler.frontends.dynamo.entry import kernel as dynamo_kernel  # noqa: E402
+from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch_harness import close, tensors  # noqa: E402
 

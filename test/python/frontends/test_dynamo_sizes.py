@@ -11,7 +11,7 @@ import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import sympy  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import stats  # noqa: E402
-from attn_opt.compiler.frontends.dynamo.entry import kernel as dynamo_kernel  # noqa: E402
+from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from attn_opt.compiler.frontends.dynamo.sizes import combination  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402

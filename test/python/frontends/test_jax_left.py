@@ -7,7 +7,7 @@ from attn_opt.compiler.counts import stats
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
-from jax_harness import B, S, T, mask, output_of, qkv, scores_of  # noqa: E402
+from jax_harness import output_of, qkv, scores_of  # noqa: E402
 
 jnp, lax = jax.numpy, jax.lax
 softmax = jax.nn.softmax
@@ -25,8 +25,9 @@ def sum_of_others(q, k, v):
     return output_of(jnp.exp(s) / jnp.exp(2 * s).sum(-1, keepdims=True), v)
 
 
-def at_least(q, k, v, m):
-    return output_of(jnp.maximum(softmax(scores_of(q, k)), m), v)
+def largest(q, k, v):
+    p = softmax(scores_of(q, k))
+    return output_of(jnp.where(p >= p.max(-1, keepdims=True), p, 0), v)
 
 
 def returned_too(q, k, v):
@@ -44,7 +45,7 @@ REFUSED = {
         "a number is added to the sum of its exponentials, which are not shifted by their maximum",
     ),
     sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
-    at_least: ((*qkv(), mask(B, 1, T, S)), "its result goes through"),
+    largest: (qkv(), "multiplied by something that varies along the keys and is computed from the scores"),
     returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
     over_heads: (qkv(), "normalised along another dimension"),
 }

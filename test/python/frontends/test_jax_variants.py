@@ -167,6 +167,11 @@ def added_mask(q, k, v, m):
     return output_of(softmax(scores_of(q, k) + jnp.where(m, 0, -1e9)), v)
 
 
+def at_least(q, k, v, m):
+    """Probabilities with a floor."""
+    return output_of(jnp.maximum(softmax(scores_of(q, k)), 0.1 * m), v)
+
+
 def multiplied_probabilities(q, k, v, m):
     e = jnp.exp(scores_of(q, k)) * m
     return output_of(e / e.sum(-1, keepdims=True), v)
@@ -361,3 +366,8 @@ VARIANTS = {
 @pytest.mark.parametrize("fn", VARIANTS, ids=lambda fn: fn.__name__)
 def test_variant(fn):
     check(fn, VARIANTS[fn])
+
+
+def test_a_function_of_probabilities():
+    """Sums of exponentials, and what is made with them, are an attention each."""
+    check(at_least, MASK, attentions=2)

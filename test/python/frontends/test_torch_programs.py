@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
-from attn_opt.compiler.frontends.torch.tracing import lowering as torch_lowering  # noqa: E402
+from attn_opt.compiler.frontends.torch import lowering as torch_lowering  # noqa: E402
 from torch_harness import SHAPES, close, sdpa, tensors, wide  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
