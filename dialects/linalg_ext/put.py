@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir, scf, tensor
 from ..verification import expect, verifier
 from .dialect import LinalgExt, expect_results_like, expect_shape
 
@@ -22,7 +23,7 @@ def verify_put(op: ir.OpView) -> None:
     values, places, target = op.values.type, op.places.type, op.target.type
     expect_shape("places", places, values.shape, "the shape of values")
     expect(
-        places.element_type == ir.IntegerType.get_signless(64),
+        str(places.element_type) == "i64",
         f"expects places to have element type i64, but found {places.element_type}",
     )
     expect(
@@ -30,6 +31,12 @@ def verify_put(op: ir.OpView) -> None:
         f"expects values to have the target's element type {target.element_type}, but found {values.element_type}",
     )
     expect_results_like(op, [op.target])
+
+
+def _element(value: ir.Value) -> tuple[list[int], list[int], list[int]]:
+    """The static offsets, sizes and strides of a slice of one element, whose offsets are values."""
+    rank = value.type.rank
+    return [ir.ShapedType.get_dynamic_stride_or_offset()] * rank, [1] * rank, [1] * rank
 
 
 class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
@@ -46,6 +53,38 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
         "`outs` `(` $target `:` type($target) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_put))
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits loops over the places, in which an element is inserted where its place is not negative."""
+        sizes = build.mixed_sizes(self.target)
+
+        def loop(d: int, at: list[ir.Value], target: ir.Value) -> ir.Value:
+            if d == self.places.type.rank:
+                return self._inserted(at, target, sizes)
+            bounds = [build.index(0), build.as_index(build.mixed_size(self.places, d)), build.index(1)]
+            loops = scf.ForOp(*bounds, [target])
+            with ir.InsertionPoint(loops.body):
+                scf.YieldOp([loop(d + 1, [*at, loops.induction_variable], loops.inner_iter_args[0])])
+            return loops.results[0]
+
+        return [loop(0, [], self.target)]
+
+    def _inserted(self, at: list[ir.Value], target: ir.Value, sizes: list[int | ir.Value]) -> ir.Value:
+        place = tensor.ExtractOp(self.places, at).result
+        is_put = arith.cmpi(arith.CmpIPredicate.sge, place, build.constant(place.type, 0))
+        branch = scf.IfOp(is_put, [target.type], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            left, where = arith.index_cast(ir.IndexType.get(), place), []
+            for size in reversed(sizes):
+                where.insert(0, arith.remui(left, build.as_index(size)))
+                left = arith.divui(left, build.as_index(size))
+            of_values, of_target = _element(self.values), _element(target)
+            scalar = ir.RankedTensorType.get([], target.type.element_type)
+            value = tensor.ExtractSliceOp(scalar, self.values, at, [], [], *of_values).result
+            scf.YieldOp([tensor.InsertSliceOp(value, target, where, [], [], *of_target).result])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp([target])
+        return branch.results[0]
 
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any]:

@@ -83,3 +83,22 @@ func.func @open(%x: tensor<4x?xf32>, %o: tensor<4x8xf32>, %m: tensor<4xf32>, %a:
     outs(%o, %m, %a, %s : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
   return %r#0 : tensor<4x8xf32>
 }
+
+// Elements at places, one after the other; those at negative places are left out.
+// CHECK-LABEL: func.func @put
+// CHECK-SAME:    (%[[V:.*]]: tensor<2x3xf32>, %[[PLACES:.*]]: tensor<2x3xi64>, %[[T:.*]]: tensor<4x?xf32>)
+// CHECK:         %[[R:.*]] = scf.for %[[I:.*]] = {{.*}} iter_args(%[[ROWS:.*]] = %[[T]])
+// CHECK:           scf.for %[[J:.*]] = {{.*}} iter_args(%[[OUT:.*]] = %[[ROWS]])
+// CHECK:             %[[PLACE:.*]] = tensor.extract %[[PLACES]][%[[I]], %[[J]]]
+// CHECK:             %[[IS:.*]] = arith.cmpi sge, %[[PLACE]]
+// CHECK:             scf.if %[[IS]]
+// CHECK:               arith.remui
+// CHECK:               arith.remui
+// CHECK:               %[[X:.*]] = tensor.extract_slice %[[V]][%[[I]], %[[J]]] [1, 1] [1, 1]
+// CHECK:               tensor.insert_slice %[[X]] into %[[OUT]]
+// CHECK:             } else {
+// CHECK-NEXT:          scf.yield %[[OUT]]
+func.func @put(%v: tensor<2x3xf32>, %p: tensor<2x3xi64>, %t: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  %r = linalg_ext.put ins(%v, %p : tensor<2x3xf32>, tensor<2x3xi64>) outs(%t : tensor<4x?xf32>)
+  return %r : tensor<4x?xf32>
+}
