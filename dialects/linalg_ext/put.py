@@ -74,7 +74,8 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
         is_put = arith.cmpi(arith.CmpIPredicate.sge, place, build.constant(place.type, 0))
         branch = scf.IfOp(is_put, [target.type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            left, where = arith.index_cast(ir.IndexType.get(), place), []
+            where: list[ir.Value] = []
+            left = arith.index_cast(ir.IndexType.get(), place)
             for size in reversed(sizes):
                 where.insert(0, arith.remui(left, build.as_index(size)))
                 left = arith.divui(left, build.as_index(size))
