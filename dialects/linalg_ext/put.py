@@ -2,10 +2,11 @@
 
   %r = linalg_ext.put ins(%values, %places : tensor<3x4xf32>, tensor<3x4xi64>) outs(%t : tensor<8x4xf32>)
 
-has values[e] at place places[e] of %t, row by row, for each e; what has a negative place is left out. No two others are
-at one place.
+has values[e] at place places[e] of %t, row by row, for each e; what has a place that %t lacks, such as a negative one,
+is left out. No two others are at one place.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
     verify_invariants = staticmethod(verifier(verify_put))
 
     def decompose(self) -> list[ir.Value]:
-        """Emits loops over the places, in which an element is inserted where its place is not negative."""
+        """Emits loops over the places, in which an element is inserted at its place, if that is one of the target."""
         sizes = build.mixed_sizes(self.target)
 
         def loop(d: int, at: list[ir.Value], target: ir.Value) -> ir.Value:
@@ -71,7 +72,8 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
 
     def _inserted(self, at: list[ir.Value], target: ir.Value, sizes: list[int | ir.Value]) -> ir.Value:
         place = tensor.ExtractOp(self.places, at).result
-        is_put = arith.cmpi(arith.CmpIPredicate.sge, place, build.constant(place.type, 0))
+        count = functools.reduce(arith.muli, map(build.as_index, sizes), build.index(1))
+        is_put = arith.cmpi(arith.CmpIPredicate.ult, place, arith.index_cast(place.type, count))
         branch = scf.IfOp(is_put, [target.type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             where: list[ir.Value] = []
@@ -90,6 +92,6 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any]:
         values, places, target = operands
-        result, is_put = target.copy(), places >= 0
+        result, is_put = target.copy(), (places >= 0) & (places < target.size)
         result.reshape(-1)[places[is_put].astype(np.int64)] = values[is_put]
         return (result,)

@@ -22,9 +22,10 @@ func.func @f(%v: {values}, %p: {places}, %t: {target}) -> {target} {{
     rng = np.random.default_rng(seed)
     v, t = (rng.normal(size=size).astype(np.float32) for size in (given_shape, shape))
     p = rng.permutation(t.size)[: v.size].astype(np.int64).reshape(given_shape)
-    p[rng.random(given_shape) < 0.3] = -1
-    expected = t.copy()
-    expected.reshape(-1)[p[p >= 0]] = v[p >= 0]
+    nowhere = rng.random(given_shape)
+    p[nowhere < 0.2], p[nowhere > 0.9] = -1, t.size
+    expected, is_put = t.copy(), (p >= 0) & (p < t.size)
+    expected.reshape(-1)[p[is_put]] = v[is_put]
     return text, (v, p, t), expected
 
 

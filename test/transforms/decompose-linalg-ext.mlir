@@ -84,13 +84,13 @@ func.func @open(%x: tensor<4x?xf32>, %o: tensor<4x8xf32>, %m: tensor<4xf32>, %a:
   return %r#0 : tensor<4x8xf32>
 }
 
-// Elements at places, one after the other; those at negative places are left out.
+// Elements at places, one after the other; those whose places are none of the target are left out.
 // CHECK-LABEL: func.func @put
 // CHECK-SAME:    (%[[V:.*]]: tensor<2x3xf32>, %[[PLACES:.*]]: tensor<2x3xi64>, %[[T:.*]]: tensor<4x?xf32>)
 // CHECK:         %[[R:.*]] = scf.for %[[I:.*]] = {{.*}} iter_args(%[[ROWS:.*]] = %[[T]])
 // CHECK:           scf.for %[[J:.*]] = {{.*}} iter_args(%[[OUT:.*]] = %[[ROWS]])
 // CHECK:             %[[PLACE:.*]] = tensor.extract %[[PLACES]][%[[I]], %[[J]]]
-// CHECK:             %[[IS:.*]] = arith.cmpi sge, %[[PLACE]]
+// CHECK:             %[[IS:.*]] = arith.cmpi ult, %[[PLACE]], %{{.*}} : i64
 // CHECK:             scf.if %[[IS]]
 // CHECK:               arith.remui
 // CHECK:               arith.remui
