@@ -1,31 +1,35 @@
 """Loops and branches."""
 
+import functools
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .interface import EvaluationError, Meaning, rule
 from .tensor import Slices, mixed, write
 
+Region: TypeAlias = Callable[[list[Any]], list[Any]]
+
 
 @rule("scf.for")
 def for_(op: Any, frame: Any) -> Meaning:
-    body = frame.region(op.operation.regions[0])
+    return functools.partial(iterated, frame.region(op.operation.regions[0]))
 
-    def run(operands: list[Any]) -> list[Any]:
-        lower, upper, step = (int(x) for x in operands[:3])
-        if step <= 0:
-            raise ValueError(f"expects a positive step, but found {step}")
-        carried = operands[3:]
-        operands.clear()
-        for i in range(lower, upper, step):
-            arguments = [np.int64(i), *carried]
-            carried.clear()
-            carried = body(arguments)
-        return carried
 
-    return run
+def iterated(body: Region, operands: list[Any]) -> list[Any]:
+    """What a loop carries in the end; `operands`: its bounds and step, and what it carries first."""
+    lower, upper, step = (int(x) for x in operands[:3])
+    if step <= 0:
+        raise ValueError(f"expects a positive step, but found {step}")
+    carried = operands[3:]
+    operands.clear()
+    for i in range(lower, upper, step):
+        arguments = [np.int64(i), *carried]
+        carried.clear()
+        carried = body(arguments)
+    return carried
 
 
 @rule("scf.forall")
@@ -62,16 +66,20 @@ def forall(op: Any, frame: Any) -> Meaning:
 
 @rule("scf.if")
 def if_(op: Any, frame: Any) -> Meaning:
-    branches = [frame.region(region) if region.blocks else lambda arguments: [] for region in op.operation.regions]
+    return functools.partial(chosen, branches_of(op, frame))
 
-    def run(operands: list[Any]) -> list[Any]:
-        (condition,) = operands
-        if np.ndim(condition) == 0:
-            return branches[0 if condition else 1]([])
-        # In the body of a linalg op a condition is an array: regions are pure there, so both sides are evaluated.
-        return [np.where(condition, a, b) for a, b in zip(branches[0]([]), branches[1]([]), strict=True)]
 
-    return run
+def branches_of(op: Any, frame: Any) -> list[Region]:
+    return [frame.region(region) if region.blocks else lambda arguments: [] for region in op.operation.regions]
+
+
+def chosen(branches: list[Region], operands: list[Any]) -> list[Any]:
+    """What a branch gives; `operands`: its condition."""
+    (condition,) = operands
+    if np.ndim(condition) == 0:
+        return branches[0 if condition else 1]([])
+    # In the body of a linalg op a condition is an array: regions are pure there, so both sides are evaluated.
+    return [np.where(condition, a, b) for a, b in zip(branches[0]([]), branches[1]([]), strict=True)]
 
 
 @rule("scf.while")

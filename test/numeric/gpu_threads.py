@@ -80,13 +80,12 @@ def reduce_over_threads(op, frame):
 
 @rule("scf.if")
 def if_(op, frame):
-    of_one = scf.if_(op, frame)
-    branches = [frame.region(region) if region.blocks else lambda arguments: [] for region in op.operation.regions]
+    branches = scf.branches_of(op, frame)
 
     def run(operands):
         (condition,) = operands
         if Threads.active is None or np.ndim(condition) == 0:
-            return of_one(operands)
+            return scf.chosen(branches, operands)
         sides = [
             Threads.only(c, lambda branch=branch: branch([]))
             for c, branch in zip((condition, ~condition), branches, strict=True)
@@ -100,13 +99,12 @@ def if_(op, frame):
 
 @rule("scf.for")
 def for_(op, frame):
-    of_one = scf.for_(op, frame)
     body = frame.region(op.operation.regions[0])
 
     def run(operands):
         lower, upper, step, *carried = operands
         if all(np.ndim(x) == 0 for x in (lower, upper, step)):
-            return of_one(operands)
+            return scf.iterated(body, operands)
         i = np.broadcast_to(lower, Threads.active.shape)
         while (new := Threads.only(i < upper, lambda i=i, carried=carried: body([i, *carried]))) is not None:
             carried = chosen(i < upper, op.operation.results, new, carried)
