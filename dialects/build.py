@@ -221,6 +221,16 @@ def zero_filled(value: ir.Value) -> bool:
     return constant_value(fill_op.operands[0]) == 0
 
 
+def digits(number: ir.Value, sizes: Sequence[int | ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+    """A number that counts through dimensions of these sizes, row by row, as an index of each, and what is left of it
+    beyond them."""
+    found: list[ir.Value] = []
+    for size in map(as_index, reversed(sizes)):
+        found.insert(0, arith.remui(number, size))
+        number = arith.divui(number, size)
+    return number, found
+
+
 def constant_value(value: ir.Value) -> Any:
     """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
     op = value.owner

@@ -76,11 +76,7 @@ class PutOp(LinalgExt.Operation, name="put", traits=[ext.Pure]):
         is_put = arith.cmpi(arith.CmpIPredicate.ult, place, arith.index_cast(place.type, count))
         branch = scf.IfOp(is_put, [target.type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            where: list[ir.Value] = []
-            left = arith.index_cast(ir.IndexType.get(), place)
-            for size in reversed(sizes):
-                where.insert(0, arith.remui(left, build.as_index(size)))
-                left = arith.divui(left, build.as_index(size))
+            _, where = build.digits(arith.index_cast(ir.IndexType.get(), place), sizes)
             of_values, of_target = _element(self.values), _element(target)
             scalar = ir.RankedTensorType.get([], target.type.element_type)
             value = tensor.ExtractSliceOp(scalar, self.values, at, [], [], *of_values).result

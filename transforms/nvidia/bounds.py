@@ -1,4 +1,5 @@
-"""How large the operands of exponentials are, where a function bounds scores, as a softcap does."""
+"""How large or small numbers of a body are, as far as it says: operands of exponentials, where a function bounds
+scores, as a softcap does; maxima, where masks are finite; what is no subnormal."""
 
 from __future__ import annotations
 

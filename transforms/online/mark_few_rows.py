@@ -10,6 +10,12 @@ from .modified_scores import modified_scores_in
 FEW_ROWS = "few_rows"  # of a parallel loop: its tasks compute tiles of few rows
 
 
+def mark_as(loop: ir.Operation, new: ir.Operation) -> None:
+    """Marks a loop that does a part of the work of `loop` as that is."""
+    if FEW_ROWS in loop.attributes:
+        new.attributes[FEW_ROWS] = loop.attributes[FEW_ROWS]
+
+
 @dataclass(frozen=True)
 class MarkFewRows(Pass):
     """Marks parallel loops over tiles of few rows of scores (decoding)::

@@ -14,7 +14,7 @@ from ..passes import Pass, PassError, option, remark
 from ..rewriting import copy_op, defining_op
 from ..slices import Size, extract, forall_bounds, insert_parallel
 from .key_loop import FEWEST_TILES, FIRST, KeyLoop
-from .mark_few_rows import FEW_ROWS
+from .mark_few_rows import mark_as
 from .match_accumulation import Unsuited
 from .merge_parts import merged
 from .modified_scores import modified_scores_in
@@ -150,8 +150,8 @@ class _Split:
         bounds = forall_bounds(self.holder) if self.holder is not None else ([], [], [])
         lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, self.parts, 1), strict=True))
         forall = scf.ForallOp(lower, upper, step, empties)
-        if self.holder is not None and FEW_ROWS in self.holder.attributes:
-            forall.operation.attributes[FEW_ROWS] = self.holder.attributes[FEW_ROWS]
+        if self.holder is not None:
+            mark_as(self.holder, forall.operation)
         terminator = forall.terminator()
         *inductions, part = forall.induction_variables
         shared = list(forall.inner_iter_args)

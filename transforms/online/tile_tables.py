@@ -21,7 +21,7 @@ from ...dialects.mlir import ir, scf, tensor
 from ..rewriting import ancestors
 from ..slices import Size, forall_bounds, insert_parallel
 from .loaded_masks import LoadedMask, Test, by_mask, emit_tests
-from .mark_few_rows import FEW_ROWS
+from .mark_few_rows import mark_as
 from .tile_sets import Bound, TileSets
 
 
@@ -77,8 +77,7 @@ def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
         loops = _loops_of(mask, inner, forall)
         if loops is not None:
             with ir.InsertionPoint(forall), forall.location:
-                kept = {n: forall.attributes[n] for n in (FEW_ROWS,) if n in forall.attributes}
-                found.update(_tabulated(of_mask, loops, inner, kept))
+                found.update(_tabulated(of_mask, loops, inner, forall))
     return found
 
 
@@ -116,18 +115,15 @@ def _steps(forall: ir.Operation) -> list[Steps] | None:
     return [Steps(*one) for one in zip(forall.opview.induction_variables, lows, highs, steps, strict=False)]
 
 
-def _tabulated(
-    tests: list[Test], own: list[Steps], inner: Steps, attributes: dict[str, ir.Attribute]
-) -> dict[Test, Table]:
-    """Made by a loop with these attributes."""
+def _tabulated(tests: list[Test], own: list[Steps], inner: Steps, forall: ir.Operation) -> dict[Test, Table]:
+    """Before the loop that reads them."""
     i1 = ir.IntegerType.get_signless(1)
     sizes = [s.size() for s in [*own, inner]]
     ones = [1] * len(own)
     loop = scf.ForallOp(
         [s.low for s in own], [s.high for s in own], [s.step for s in own], [build.empty(sizes, i1) for _ in tests]
     )
-    for name, attribute in attributes.items():
-        loop.operation.attributes[name] = attribute
+    mark_as(forall, loop.operation)
     with ir.InsertionPoint(loop.body):
         moved = {s.variable: v for s, v in zip(own, loop.induction_variables, strict=False)}
         low, high, step = map(build.as_index, (inner.low, inner.high, inner.step))

@@ -17,19 +17,18 @@ from ...rewriting import (
     copy_op,
     defining_op,
     erase_dead,
-    for_body,
     for_inits,
     functions_of,
     is_constant,
     is_made_inside,
     ops_of,
-    single_use,
     terminator,
 )
 from ...slices import Size, slice_parts
 from ..axes import kept_dims
 from .align_rows import is_known
 from .split_writes import split_writes
+from .write_loops import write_loops
 
 PUT = "linalg_ext.put"
 SIZE = "tensor.dim"
@@ -105,25 +104,10 @@ class _Write:
     def of(cls, writer: ir.Operation) -> _Write | None:
         if writer.name not in ("scf.for", "scf.if", "tensor.insert_slice") or len(writer.results) != 1:
             return None
-        inductions: list[ir.Value] = []
-        counts: list[Size] = []
-        states: list[ir.Value] = []
-        value, loop = writer.results[0], writer
-        while loop is not None and loop.name == "scf.for":
-            lower, upper, step = list(loop.operands)[:3]
-            inits = for_inits(loop)
-            if (build.constant_value(lower), build.constant_value(step)) != (0, 1) or is_made_inside(upper, writer):
-                return None
-            if states and (inits != states[-1:] or not single_use(states[-1])):
-                return None
-            if not states:
-                states.append(inits[0])
-            count, body = build.constant_value(upper), for_body(loop)
-            counts.append(upper if count is None else count)
-            inductions.append(body.arguments[0])
-            states.append(body.arguments[1])
-            (value,) = terminator(body).operands
-            loop = defining_op(value)
+        loops = write_loops(writer)
+        if loops is None:
+            return None
+        value, states = loops.value, [*(for_inits(writer) if loops.carried else ()), *loops.carried]
         conditions: list[ir.Value] = []
         while (op := defining_op(value)) is not None and op.name == "scf.if" and len(op.results) == 1:
             then, other = (terminator(region.blocks[0]).operands[0] for region in op.regions)
@@ -137,7 +121,7 @@ class _Write:
         states = states or [op.operands[1]]
         if op.operands[1] != states[-1] or any(s != 1 for s in op.opview.static_strides):
             return None
-        return cls(writer, op, states[0], states, inductions, counts, conditions)
+        return cls(writer, op, states[0], states, loops.inductions, loops.counts, conditions)
 
     def is_allowed(self, donated: Sequence[ir.Value]) -> bool:
         """Whether the target is an argument that is donated, or what was put into one, maybe reshaped, and nothing else

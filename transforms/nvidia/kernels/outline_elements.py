@@ -242,13 +242,9 @@ class _Part(ElementBody):
         (value, number), (memory,) = values, self.outputs
         is_put = arith.cmpi(arith.CmpIPredicate.sge, number, build.constant(number.type, 0))
         with only_if(is_put):
-            rest = arith.index_cast(ir.IndexType.get(), number)
-            places: list[ir.Value] = []
-            for d in reversed(range(1, memory.type.rank)):
-                size = memref.DimOp(memory, build.index(d)).result
-                places.insert(0, arith.remui(rest, size))
-                rest = arith.divui(rest, size)
-            memref.store(value, memory, [rest, *places])
+            sizes = [memref.DimOp(memory, build.index(d)).result for d in range(1, memory.type.rank)]
+            first, places = build.digits(arith.index_cast(ir.IndexType.get(), number), sizes)
+            memref.store(value, memory, [first, *places])
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:

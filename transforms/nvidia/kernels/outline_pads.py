@@ -151,11 +151,8 @@ class _Copy:
         with only_if(inside):
             lanes, length = build.index(self.lanes), _value(self.last, values)
             lane, row = arith.remui(number, lanes), arith.divui(number, lanes)
-            at: list[ir.Value] = []
-            for d in reversed(range(len(self.outer))):
-                size = _value(self.outer[d], values)
-                at.insert(0, arith.remui(row, size) if d else row)
-                row = arith.divui(row, size) if d else row
+            first, others = build.digits(row, [_value(size, values) for size in self.outer[1:]])
+            at = [first, *others]
             if self.kind.shape[-1] != DYNAMIC:
                 self._piece(source, target, at, lane, length, values)
             else:

@@ -21,19 +21,18 @@ from ...rewriting import (
     defining_op,
     either,
     erase_dead,
-    for_body,
     for_inits,
     functions_of,
     is_made_inside,
     ops_in,
     ops_of,
-    single_use,
     terminator,
 )
 from ...slices import slice_parts
 from ..axes import kept_dims
 from .pieces_to_elements import within
 from .split_writes import split_writes
+from .write_loops import write_loops
 
 Size: TypeAlias = "ir.Value | int"
 WORTH_A_LAUNCH = 1 << 23  # steps, of which 1.4 million take a microsecond
@@ -191,11 +190,8 @@ class _Writes:
 
         def read(found: ir.Value, old: ir.Value, _: ir.Value) -> ir.Value:
             is_one = arith.cmpi(arith.CmpIPredicate.sge, found, build.constant(number_kind, 0))
-            indices, number = _indices(self.rank), arith.index_cast(ir.IndexType.get(), found)
-            of_writes: list[ir.Value] = []
-            for size in map(build.as_index, reversed(self.counts)):
-                of_writes.insert(0, arith.remui(number, size))
-                number = arith.divui(number, size)
+            indices = _indices(self.rank)
+            _, of_writes = build.digits(arith.index_cast(ir.IndexType.get(), found), self.counts)
             return self._emitted(lambda: self._either(is_one, write.new, self._old), old, [*indices, *of_writes])
 
         identity = build.projection(self.rank, range(self.rank))
@@ -230,25 +226,11 @@ class _Writes:
 
     def _written(self) -> ir.Value | None:
         """What the innermost iteration has written."""
-        if self.writer.name == "scf.if":
-            return self.result
-        loop = self.writer
-        while True:
-            lower, upper, step = list(loop.operands)[:3]
-            if (build.constant_value(lower), build.constant_value(step)) != (0, 1) or self._is_inner(upper):
-                return None
-            body = for_body(loop)
-            number = build.constant_value(upper)
-            self.counts.append(upper if number is None else number)
-            self.inductions.append(body.arguments[0])
-            self.carried.append(body.arguments[1])
-            (value,) = terminator(body).operands
-            inner = defining_op(value)
-            if inner is None or inner.name != "scf.for" or not self._is_inner(value):
-                return value
-            if for_inits(inner) != [body.arguments[1]] or not single_use(body.arguments[1]):
-                return None
-            loop = inner
+        loops = write_loops(self.writer)
+        if loops is None:
+            return None
+        self.counts, self.inductions, self.carried = loops.counts, loops.inductions, loops.carried
+        return loops.value
 
     def _is_inner(self, value: ir.Value) -> bool:
         return is_made_inside(value, self.writer)
