@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from random_jax_scores import RandomJaxScores
-from random_source import HEADS, LENGTHS
 
 DTYPES = {"f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
 
@@ -32,10 +31,7 @@ class RandomJaxProgram(RandomJaxScores):
     def __init__(self, choose: Callable[[Sequence], Any], dtypes: Sequence[str] = tuple(DTYPES)):
         super().__init__(choose, dtypes)
         self.batch = choose(("b", "b", "b", "b", ""))
-        self.heads, self.of_keys = choose(HEADS)
-        self.width = choose((8, 16, 2, 7, 17, 32, 64))
-        self.columns = choose((self.width, self.width, self.width, 8, 5))
-        self.sizes = {"b": choose((1, 2, 3)), "m": choose(LENGTHS), "n": choose(LENGTHS)}
+        self.choose_sizes()
         self.write()
         self.compiled({"jax": jax, "jnp": jnp, "lax": lax, "math": math, "wider": wider})
 
@@ -57,26 +53,14 @@ class RandomJaxProgram(RandomJaxScores):
 
     # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
 
-    def separate(self) -> None:
-        for name, heads, length, width in (
-            ("q", self.heads, "m", self.width),
-            ("k", self.of_keys, "n", self.width),
-            ("v", self.of_keys, "n", self.columns),
-        ):
-            layout = self.choose(("heads first", "tokens first", "merged", "transposed"))
-            dims = {
-                "heads first": (heads, length, width),
-                "tokens first": (length, heads, width),
-                "merged": (length, heads * width),
-                "transposed": (heads, width, length),
-            }[layout]
-            self.argument(name, (*self.batch, *dims), "data")
-            if layout == "tokens first":
-                self.say(f"{name} = {name}.swapaxes(-3, -2)")
-            elif layout == "merged":
-                self.say(f"{name} = {self.split(name, heads)}")
-            elif layout == "transposed":
-                self.say(f"{name} = {self.choose((f'{name}.mT', f'jnp.swapaxes({name}, -1, -2)'))}")
+    def with_heads_first(self, name: str) -> str:
+        return f"{name}.swapaxes(-3, -2)"
+
+    def of_merged(self, name: str, heads: int, width: int) -> str:
+        return self.split(name, heads)
+
+    def turned(self, name: str) -> str:
+        return self.choose((f"{name}.mT", f"jnp.swapaxes({name}, -1, -2)"))
 
     def split(self, name: str, heads: int) -> str:
         """The heads of rows that have all of them, before the tokens."""
@@ -145,14 +129,6 @@ class RandomJaxProgram(RandomJaxScores):
         weight, bias = self.argument("g", (width,), "positive"), self.argument("u", (width,), "small")
         mean, var = f"{name}.mean(-1, keepdims=True)", f"jnp.var({name}, axis=-1, keepdims=True)"
         return f"(({name} - {mean}) / jnp.sqrt({var} + 1e-3)) * {weight} + {bias}"
-
-    def attend(self) -> None:
-        """From q, k and v to o, all with heads before tokens."""
-        for _ in range(self.choose((0, 0, 1, 2))):
-            self.prepare()
-        self.cache()
-        self.share_heads()
-        self.scores()
 
     def prepare(self) -> None:
         what = self.choose(

@@ -220,10 +220,6 @@ class RandomJaxScores(RandomSource):
         else:
             self.say(f"s = jnp.where({keys} > i, -jnp.inf, s)")
 
-    def biased(self) -> None:
-        bias = self.argument("bias", self.broadcast(), "small")
-        self.say(self.choose((f"s = s + {bias}", f"s = s - {bias} * 2", f"s += {bias}")))
-
     def slopes(self) -> None:
         lead = ", ".join("1" if d == "b" else str(self.size(d)) for d in self.dims[:-2])
         self.say(f"slopes = jnp.exp2(-8 * jnp.arange(1, {self.heads + 1}) / {self.heads}).reshape({lead}, 1, 1)")
@@ -358,9 +354,7 @@ class RandomJaxScores(RandomSource):
     def repaired(self) -> None:
         self.say(f"s = jnp.nan_to_num(jnp.where(j == 1, jnp.nan, s), nan={self.choose(('0.0', '-1e4'))})")
 
-    def grown(self) -> None:
-        self.say(f"s = s * {self.choose(('math.log(n + 1)', '(1 / (1 + n))'))}")
-
+    biased, grown = RandomSource.biased, RandomSource.grown
     CHANGES = (
         *(
             scaled,

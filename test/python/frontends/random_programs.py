@@ -20,7 +20,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from random_scores import RandomScores
-from random_source import HEADS, LENGTHS
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 
@@ -35,10 +34,7 @@ class RandomProgram(RandomScores):
         super().__init__(choose, dtypes)
         self.open = frozenset(letter for letter in "bmn" if is_open and not self.maybe(3))
         self.batch = choose(("b", "b", "b", "b", "") if not self.open else ("b",))
-        self.heads, self.of_keys = choose(HEADS)
-        self.width = choose((8, 16, 2, 7, 17, 32, 64))
-        self.columns = choose((self.width, self.width, self.width, 8, 5))
-        self.sizes = {"b": choose((1, 2, 3)), "m": choose(LENGTHS), "n": choose(LENGTHS)}
+        self.choose_sizes()
         if is_open:  # torch.export fixes sizes of 1
             self.sizes = {"b": 3, "m": self.sizes["m"] + 3, "n": self.sizes["n"] + 5}
         self.write()
@@ -74,26 +70,14 @@ class RandomProgram(RandomScores):
 
     # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
 
-    def separate(self) -> None:
-        for name, heads, length, width in (
-            ("q", self.heads, "m", self.width),
-            ("k", self.of_keys, "n", self.width),
-            ("v", self.of_keys, "n", self.columns),
-        ):
-            layout = self.choose(("heads first", "tokens first", "merged", "transposed"))
-            dims = {
-                "heads first": (heads, length, width),
-                "tokens first": (length, heads, width),
-                "merged": (length, heads * width),
-                "transposed": (heads, width, length),
-            }[layout]
-            self.argument(name, (*self.batch, *dims), "data")
-            if layout == "tokens first":
-                self.say(f"{name} = {name}.transpose(-3, -2)")
-            elif layout == "merged":
-                self.say(f"{name} = {name}.unflatten(-1, ({heads}, {width})).transpose(-3, -2)")
-            elif layout == "transposed":
-                self.say(f"{name} = {name}.mT")
+    def with_heads_first(self, name: str) -> str:
+        return f"{name}.transpose(-3, -2)"
+
+    def of_merged(self, name: str, heads: int, width: int) -> str:
+        return f"{name}.unflatten(-1, ({heads}, {width})).transpose(-3, -2)"
+
+    def turned(self, name: str) -> str:
+        return f"{name}.mT"
 
     def packed(self) -> None:
         self.columns, self.keys = self.width, "m"
@@ -109,7 +93,7 @@ class RandomProgram(RandomScores):
     def split_heads(self) -> None:
         for name, heads in (("q", self.heads), ("k", self.of_keys), ("v", self.of_keys)):
             if self.maybe(2):
-                self.say(f"{name} = {name}.unflatten(-1, ({heads}, {self.width})).transpose(-3, -2)")
+                self.say(f"{name} = {self.of_merged(name, heads, self.width)}")
             else:
                 shape = f"*{name}.shape[:-1], {heads}, {self.width}"
                 self.say(f"{name} = {name}.reshape({shape}).movedim(-2, -3)")
@@ -152,14 +136,6 @@ class RandomProgram(RandomScores):
             return f"({wide} / ({wide}.norm(dim=-1, keepdim=True) / {width**0.5:.3f} + 0.1)).to({name}.dtype)"
         weight, bias = self.argument("g", (width,), "positive"), self.argument("u", (width,), "small")
         return f"F.layer_norm({name}, ({width},), {weight}, {bias}, eps=1e-3)"
-
-    def attend(self) -> None:
-        """From q, k and v to o, all with heads before tokens."""
-        for _ in range(self.choose((0, 0, 1, 2))):
-            self.prepare()
-        self.cache()
-        self.share_heads()
-        self.scores()
 
     def prepare(self) -> None:
         what = self.choose(("scale", "norm", "rotate", "bias", "roll", "flip", "order", "cast"))

@@ -119,10 +119,6 @@ class RandomScores(RandomSource):
         else:
             self.say(f"s = s.masked_fill({keys} > i, -torch.inf)")
 
-    def biased(self) -> None:
-        bias = self.argument("bias", self.broadcast(), "small")
-        self.say(self.choose((f"s = s + {bias}", f"s = s - {bias} * 2", f"s += {bias}")))
-
     def slopes(self) -> None:
         lead = ", ".join("1" if d == "b" else str(self.size(d)) for d in self.dims[:-2])
         powers = f"-8 * {self.real(f'torch.arange(1, {self.heads + 1})')} / {self.heads}"
@@ -203,9 +199,7 @@ class RandomScores(RandomSource):
     def halved(self) -> None:
         self.say("s = s.to(q.dtype)")
 
-    def grown(self) -> None:
-        self.say(f"s = s * {self.choose(('math.log(n + 1)', '(1 / (1 + n))'))}")
-
+    biased, grown = RandomSource.biased, RandomSource.grown
     CHANGES = (
         *(scaled, causal, window, pattern, triangle, kept, padded, segments, biased, slopes, capped, bent, bent),
         *(of_places, decayed, looked_up, written, doubled, per_head, tempered, of_keys_only, centred, halved, grown),

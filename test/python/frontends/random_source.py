@@ -75,6 +75,13 @@ class RandomSource:
         self.open: frozenset[str] = frozenset()
         self.dtype = choose(dtypes)
 
+    def choose_sizes(self) -> None:
+        choose = self.choose
+        self.heads, self.of_keys = choose(HEADS)
+        self.width = choose((8, 16, 2, 7, 17, 32, 64))
+        self.columns = choose((self.width, self.width, self.width, 8, 5))
+        self.sizes = {"b": choose((1, 2, 3)), "m": choose(LENGTHS), "n": choose(LENGTHS)}
+
     def compiled(self, names: Mapping[str, Any]) -> None:
         """Makes `function` of what was written."""
         body = "".join(f"    {line}\n" for line in [*self.lines, f"return {', '.join(self.results)}"])
@@ -113,6 +120,46 @@ class RandomSource:
         return {"h": self.heads, "k": self.of_keys, "g": self.heads // self.of_keys, "t": self.all_keys}.get(
             letter, letter
         )
+
+    # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
+
+    def separate(self) -> None:
+        for name, heads, length, width in (
+            ("q", self.heads, "m", self.width),
+            ("k", self.of_keys, "n", self.width),
+            ("v", self.of_keys, "n", self.columns),
+        ):
+            layout = self.choose(("heads first", "tokens first", "merged", "transposed"))
+            dims = {
+                "heads first": (heads, length, width),
+                "tokens first": (length, heads, width),
+                "merged": (length, heads * width),
+                "transposed": (heads, width, length),
+            }[layout]
+            self.argument(name, (*self.batch, *dims), "data")
+            if layout == "tokens first":
+                self.say(f"{name} = {self.with_heads_first(name)}")
+            elif layout == "merged":
+                self.say(f"{name} = {self.of_merged(name, heads, width)}")
+            elif layout == "transposed":
+                self.say(f"{name} = {self.turned(name)}")
+
+    def attend(self) -> None:
+        """From q, k and v to o, all with heads before tokens."""
+        for _ in range(self.choose((0, 0, 1, 2))):
+            self.prepare()
+        self.cache()
+        self.share_heads()
+        self.scores()
+
+    # Changes of the scores `s` that are the same in all frameworks.
+
+    def biased(self) -> None:
+        bias = self.argument("bias", self.broadcast(), "small")
+        self.say(self.choose((f"s = s + {bias}", f"s = s - {bias} * 2", f"s += {bias}")))
+
+    def grown(self) -> None:
+        self.say(f"s = s * {self.choose(('math.log(n + 1)', '(1 / (1 + n))'))}")
 
     def broadcast(self, last: str = "t") -> list[str | int]:
         """A shape that broadcasts to the scores', with the dimensions `last`."""
