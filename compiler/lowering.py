@@ -1,6 +1,7 @@
 """Takes a module through all levels, to what its target's runtime loads."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -115,7 +116,10 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     _donate(function, options.donate)
     signature, places = Signature.of(function), places_of(module)
-    texts = {"graph": print_module(module)}
+    graph = print_module(module)
+    snapshots = Snapshots(pipelines.STAGE_AFTER, unchanged=("llvm",) if target == "cpu" else ())
+    code: dict[str, str] = {}  # of GPUs
+    texts = functools.cache(lambda: Texts.of({"graph": graph, **snapshots.texts(), **code}))
 
     def tell(found: Diagnostic) -> None:
         if found.message.startswith(NO_ATTENTION):  # what came next to one tells why
@@ -125,7 +129,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
 
     listener = recorder.listener(tell)
     with module.context, module.operation.location, counting() as counter, recorder:
-        hooks = [_Leaving(forgone), recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
+        hooks = [_Leaving(forgone), recorder, snapshots, counter]
         fusion = _fusion(module, target, options, versions=not (forgone.versions or forgone.all_fused))
         if forgone.versions and not forgone.all_fused:
             why = f"few queries have no kernels of their own, and take the time of many: {forgone.versions.message}"
@@ -148,9 +152,9 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
             )
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
-            image, code = nvidia.make_image(module, find_entry(module, symbol_of(signature.name)), arch)
+            image, found = nvidia.make_image(module, find_entry(module, symbol_of(signature.name)), arch)
             recorder.timed(CODE, time.perf_counter() - start)
-            texts.update(code)
+            code.update(found)
             runtime = nvidia.cuda.CudaKernel(image, signature)
         else:
             from .runtime import cpu
@@ -158,11 +162,11 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
             passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
             pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
-            runtime = cpu.CpuKernel(module, signature)
+            runtime = cpu.CpuKernel(module, signature, meanwhile=texts)
             recorder.timed(CODE, time.perf_counter() - start)
     record = explain.anchored(recorder.record, places)
     count_compiled(counter.tally)
-    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target)
+    return Compiled(signature, texts(), runtime, counter.tally, bool(said), record, target)
 
 
 class _Leaving(pass_manager.Hook):

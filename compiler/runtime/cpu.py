@@ -19,7 +19,7 @@ import math
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,12 +147,19 @@ def _refuse_unknown(code: ir.Module | elf.Code) -> None:
 class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
-    def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
-        """`callbacks`: functions of ctypes that a module calls."""
+    def __init__(
+        self,
+        code: ir.Module | elf.Code,
+        signature: Signature,
+        callbacks: Mapping[str, Any] | None = None,
+        meanwhile: Callable[[], Any] | None = None,
+    ):
+        """`callbacks`: functions of ctypes that a module calls. `meanwhile`: what else there is to do, which is done
+        where this thread would wait for others that compile the module."""
         self.signature = signature
         self._image: bytes | None = None  # where it was loaded
         if not isinstance(code, elf.Code) and not callbacks:
-            code = self._in_parts(code) or code
+            code = self._in_parts(code, meanwhile) or code
         self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
@@ -181,12 +188,13 @@ class CpuKernel:
         kernel._image = image
         return kernel
 
-    def _in_parts(self, module: ir.Module) -> elf.Code | None:
+    def _in_parts(self, module: ir.Module, meanwhile: Callable[[], Any] | None) -> elf.Code | None:
         """The module's code, compiled by several threads; None where it is small, or more than `elf` knows."""
         from . import object_files  # which a kernel that was compiled before does without
 
         libraries = symbol_sources()
-        image = object_files.object_files(module, c_name(self.signature.name), OPTIMIZATION, openmp_library())
+        name, library = c_name(self.signature.name), openmp_library()
+        image = object_files.object_files(module, name, OPTIMIZATION, library, meanwhile)
         with contextlib.suppress(elf.LoadError):
             if image:
                 code = elf.load(image, libraries)

@@ -16,13 +16,13 @@ The bindings hold the interpreter's lock while they compile. MLIR's C interface,
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ...dialects.mlir import c_interface, ir
 from ...transforms.online.mark_few_rows import FEW_ROWS
@@ -102,43 +102,74 @@ class _Part:
         mlir.mlirExecutionEngineDestroy(engine)
 
 
-def object_files(module: ir.Module, entry: str, level: int, library: str | None) -> bytes:
+def object_files(
+    module: ir.Module, entry: str, level: int, library: str | None, meanwhile: Callable[[], Any] | None = None
+) -> bytes:
     """The objects, one after the other; none if an object cannot be made, or there would be one, made with LLVM's
     passes: it is the same.
 
     `entry`: the function that others look for; `level`: how much LLVM optimises; `library`: that of OpenMP.
+    `meanwhile`: what this thread does once no part is left for it, while others are at work.
     """
-    processors = len(os.sched_getaffinity(0))
-    parts = _parts(module, entry)
-    is_of_few_rows = parts[0].is_simple and any(FEW_ROWS in op.attributes for op in ops_of(module.body))
-    if len(parts) < 2 and not is_of_few_rows:
-        return b""
-    waiting = sorted(parts, key=lambda part: part.size)
-
-    def work() -> None:
-        with contextlib.suppress(IndexError):  # nothing is left
-            while True:
-                waiting.pop().compile(level, library)
-
-    workers = [threading.Thread(target=work) for _ in range(min(len(parts), processors) - 1)]
-    context = module.context
+    context, parts = module.context, list[_Part]()
+    team = _Team(level, library)
     context.enable_multithreading(True)  # all parts are in it
     try:
-        for worker in workers:
-            worker.start()
-        work()
+        for part in _parts(module, entry):
+            parts.append(part)
+            if part.entry != entry:
+                team.add(part)  # and while it is compiled, the others are made
+        is_of_few_rows = parts[-1].is_simple and any(FEW_ROWS in op.attributes for op in ops_of(module.body))
+        if len(parts) > 1 or is_of_few_rows:
+            team.add(parts[-1])
+            team.work()
+            if meanwhile:
+                meanwhile()
     finally:
-        for worker in workers:
-            worker.join()
+        team.join()
         context.enable_multithreading(False)
     images = [part.image for part in parts]
     return b"".join(images) if all(images) else b""
 
 
-def _parts(module: ir.Module, entry: str) -> list[_Part]:
+class _Team:
+    """Compiles parts, the largest first: a thread less than there are processors, and the one that adds them."""
+
+    def __init__(self, level: int, library: str | None):
+        self._how = level, library
+        self._most = len(os.sched_getaffinity(0)) - 1
+        self._threads: list[threading.Thread] = []
+        self._waiting: list[_Part] = []
+        self._lock = threading.Lock()
+
+    def add(self, part: _Part) -> None:
+        with self._lock:
+            self._waiting.append(part)
+        if len(self._threads) < self._most:
+            self._threads.append(threading.Thread(target=self.work))
+            self._threads[-1].start()
+
+    def work(self) -> None:
+        """Goes on until no part is waiting."""
+        while (part := self._next()) is not None:
+            part.compile(*self._how)
+
+    def _next(self) -> _Part | None:
+        with self._lock:
+            largest = max(self._waiting, key=lambda part: part.size, default=None)
+            if largest is not None:
+                self._waiting.remove(largest)
+            return largest
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+def _parts(module: ir.Module, entry: str) -> Iterator[_Part]:
     """A part for each large task, one of all else; that is two where much of it can do without LLVM's passes, and some
     small tasks cannot. Large tasks that can do without, too, go with it as long as another part takes longer: an engine
-    less."""
+    less. What takes longest comes first, as soon as it is known."""
     ops = ops_of(module.body)
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "llvm.func"}
     sizes = {name: sum(len(b.operations) for b in op.regions[0].blocks) for name, op in functions.items()}
@@ -149,34 +180,42 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
     # Those that are called from one other module alone, and that call none of this one.
     called = {name: _called(op) for name, op in functions.items() if sizes[name] and _is_internal(op)}
     tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
-    can_do_without = functools.cache(lambda name: _is_simple(functions[name]))  # looks at each op, and is asked twice
-    few_rows = [name for name in tasks if FEW_ROWS in functions[name].attributes and can_do_without(name)]
-    groups = [[name] for name in tasks if sizes[name] >= LARGE]
-    small = [name for name in tasks if sizes[name] < LARGE and not can_do_without(name)]
-    rest = [name for name in functions if [name] not in groups and name not in small]
-    is_simple = all(map(can_do_without, rest))
-    if small and is_simple and size_of(rest) >= LARGE:
-        groups.append(small)
-    elif small:
-        rest, is_simple = [*rest, *small], False
-    longest = WITH_PASSES * max((size_of(names) for names in groups if names[0] not in few_rows), default=0)
-    for name in sorted(few_rows, key=sizes.__getitem__) if is_simple else ():
-        if [name] in groups and size_of([*rest, name]) <= longest:
-            groups.remove([name])
-            rest.append(name)
     # Those of them that code generation calls are not known before: `__truncsfbf2`, where the CPU cannot round to bf16.
     shared = [name for name, op in functions.items() if sizes[name] and not _is_internal(op)]
-    parts = []
-    for names in groups:
+
+    def part_of(names: Sequence[str], is_simple: bool = False) -> _Part:
         part = _empty(module)
         with ir.InsertionPoint(part.body):
             for callee in sorted(set().union(*(called[name] for name in names))):
                 functions[callee].clone()
             for name in names:
                 functions[name].clone().attributes["linkage"] = _external(module)
-        parts.append(_Part(part, names[0], size_of(names), shared, names[0] in few_rows))
-    elsewhere = [name for names in groups for name in names]
-    return [*parts, _Part(_without(module, elsewhere), entry, size_of(rest), elsewhere, is_simple)]
+        return _Part(part, names[0], size_of(names), shared, is_simple)
+
+    large = sorted((name for name in tasks if sizes[name] >= LARGE), key=sizes.__getitem__, reverse=True)
+    with_passes = [[name] for name in large if FEW_ROWS not in functions[name].attributes]
+    yield from map(part_of, with_passes)
+
+    can_do_without = functools.cache(lambda name: _is_simple(functions[name]))  # looks at each op, and is asked twice
+    groups = [[name] for name in large if [name] not in with_passes]
+    few_rows = [name for (name,) in groups if can_do_without(name)]
+    small = [name for name in tasks if sizes[name] < LARGE and not can_do_without(name)]
+    rest = [name for name in functions if name not in large and name not in small]
+    is_simple = all(map(can_do_without, rest))
+    if small and is_simple and size_of(rest) >= LARGE:
+        groups.append(small)
+    elif small:
+        rest, is_simple = [*rest, *small], False
+    others = [names for names in [*with_passes, *groups] if names[0] not in few_rows]
+    longest = WITH_PASSES * max(map(size_of, others), default=0)
+    for name in reversed(few_rows) if is_simple else ():
+        if size_of([*rest, name]) <= longest:
+            groups.remove([name])
+            rest.append(name)
+    for names in groups:
+        yield part_of(names, names[0] in few_rows)
+    elsewhere = [name for names in [*with_passes, *groups] for name in names]
+    yield _Part(_without(module, elsewhere), entry, size_of(rest), elsewhere, is_simple)
 
 
 def _without(module: ir.Module, names: Sequence[str]) -> ir.Module:

@@ -1,10 +1,11 @@
 """A module is compiled in several objects, and what they make together is what one engine makes."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile, pass_manager
+from attn_opt.compiler import compile, pass_manager, recording
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import cpu, elf, object_files
 from attn_opt.dialects import make_context
@@ -132,6 +133,27 @@ def test_a_small_task_of_few_rows_goes_without_passes(anew, monkeypatch):
     assert kernel._runtime.object_file() == parts[0].image
     expected, _ = graph.reference(inputs)
     np.testing.assert_allclose(graph.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_stages_are_printed_while_others_compile(anew, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    printed, seen = threading.Event(), []
+    make, text_of = object_files._Part.compile, recording.print_module
+
+    def compile_part(part, *how):
+        make(part, *how)
+        if threading.current_thread() != threading.main_thread():
+            seen.append(printed.wait(60))
+
+    def print_module(*of, **how):
+        printed.set()
+        return text_of(*of, **how)
+
+    monkeypatch.setattr(object_files._Part, "compile", compile_part)
+    monkeypatch.setattr(recording, "print_module", print_module)
+    kernel = compile(GRAPH.text(), threads=1)
+    assert seen == [True]
+    assert "llvm.func" in kernel.ir("llvm")
 
 
 def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
