@@ -36,29 +36,37 @@ _COMPARISONS = {
 }
 
 
-def formula(value: ir.Value | int) -> Formula:
-    """The formula of an index value."""
+def formula(value: ir.Value | int, known: dict[ir.Value, Formula] | None = None) -> Formula:
+    """The formula of an index value. `known`: those of values that were asked for before, which are not made anew:
+    bounds of loops refer to each other, over and over."""
     if isinstance(value, int):
         return value
-    known = build.constant_value(value)
-    if isinstance(known, int):
-        return known
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = _formula(value, known)
+    return known[value]
+
+
+def _formula(value: ir.Value, known: dict[ir.Value, Formula]) -> Formula:
+    constant = build.constant_value(value)
+    if isinstance(constant, int):
+        return constant
     if isinstance(value.owner, ir.Block):
         return _argument(ir.BlockArgument(value))
     op = value.owner.operation
     if op.name in ("affine.apply", "affine.min", "affine.max"):
         affine = op.attributes["map"].value
-        operands = list(op.operands)
+        operands = [formula(v, known) for v in op.operands]
         results = [_expression(e, operands, affine.n_dims) for e in affine.results]
         return results[0] if len(results) == 1 else [op.name.removeprefix("affine."), *results]
     if op.name in _ARITH:
-        return [_ARITH[op.name], *(formula(v) for v in op.operands)]
+        return [_ARITH[op.name], *(formula(v, known) for v in op.operands)]
     if op.name == "arith.cmpi" and op.attributes["predicate"].value in _COMPARISONS:
         name, swapped = _COMPARISONS[op.attributes["predicate"].value]
-        sides = [formula(v) for v in op.operands]
+        sides = [formula(v, known) for v in op.operands]
         return [name, *(reversed(sides) if swapped else sides)]
     if op.name == "arith.index_cast":
-        return formula(op.operands[0])
+        return formula(op.operands[0], known)
     if op.name == "tensor.extract" and len(op.operands) == 1 and isinstance(op.operands[0].owner, ir.Block):
         return _argument(ir.BlockArgument(op.operands[0]))
     if op.name == "tensor.dim":
@@ -99,13 +107,13 @@ def dimension_of(source: ir.Value, dimension: int) -> Formula:
     return UNKNOWN
 
 
-def _expression(e: ir.AffineExpr, operands: list[ir.Value], dims: int) -> Formula:
+def _expression(e: ir.AffineExpr, operands: list[Formula], dims: int) -> Formula:
     if isinstance(e, ir.AffineConstantExpr):
         return e.value
     if isinstance(e, ir.AffineDimExpr):
-        return formula(operands[e.position])
+        return operands[e.position]
     if isinstance(e, ir.AffineSymbolExpr):
-        return formula(operands[dims + e.position])
+        return operands[dims + e.position]
     for kind, name in _BINARY:
         if isinstance(e, kind):
             return [name, _expression(e.lhs, operands, dims), _expression(e.rhs, operands, dims)]

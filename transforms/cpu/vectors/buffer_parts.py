@@ -195,16 +195,20 @@ def _end_of_cut(offset: Extent) -> ir.Value | None:
 
 def _rounded_ends(bound: ir.Value) -> set[ir.Value] | None:
     """Numbers, rounded down to tiles, of which `bound` is at most the greatest; None: unknown."""
-    op = defining_op(bound)
-    if op is not None and op.name == "arith.select":
-        found = [_rounded_ends(x) for x in list(op.operands)[1:]]
-        return None if None in found else {end for ends in found for end in ends or ()}
     if constant_value(bound) == 0:
         return set()
-    found = [_of_choice(choice) for choice in choices(bound)]
+    op, among = defining_op(bound), choices(bound)
+    is_select = op is not None and op.name == "arith.select"
+    # One by one, up to one that decides: bounds refer to each other, over and over.
+    found = map(_rounded_ends, list(op.operands)[1:]) if is_select else map(_of_choice, among)
     if op is not None and op.name == "affine.min":
         return next((ends for ends in found if ends is not None), None)
-    return {end for ends in found for end in ends or ()} if found and None not in found else None
+    numbers: set[ir.Value] | None = set() if is_select or among else None
+    for ends in found:
+        if ends is None:
+            return None
+        numbers |= ends
+    return numbers
 
 
 def _of_choice(choice: Choice) -> set[ir.Value] | None:

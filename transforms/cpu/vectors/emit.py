@@ -227,6 +227,7 @@ class Emitter:
         current = dict(zip(keys, values, strict=True))
         anew = self.schedule.anew
         operands = sorted(self.op.operands, key=lambda operand: operand.number in anew)  # before the fence of a vector
+        loops = {operand.number: sorted(operand.loops) for operand in operands}
         columns, column = self._columns(), None
         for point in self._in_order():
             inputs = {}
@@ -239,7 +240,7 @@ class Emitter:
                 if operand.is_output and self.op.is_accumulator(operand):
                     inputs[operand.number] = current[self.accumulators.key(operand, point)]
                 else:
-                    key = operand.number, tuple(point[d] for d in sorted(operand.loops))
+                    key = operand.number, tuple([point[d] for d in loops[operand.number]])
                     if key not in self.loaded:
                         self.loaded |= self.access.load_late(operand, self.tile.at(operand.loops, key[1]))
                     inputs[operand.number] = self.loaded[key]

@@ -105,5 +105,5 @@ def _is_within(upper: ir.Value, lower: ir.Value, limit: ir.Value) -> bool:
     op, values = defining_op(upper), [c.value for c in choices(upper)]
     if op is None or not values:
         return False
-    within = [v is not None and _is_within(v, lower, limit) for v in values]
+    within = (v is not None and _is_within(v, lower, limit) for v in values)
     return any(within) if op.name == "affine.min" else all(within)

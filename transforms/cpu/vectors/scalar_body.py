@@ -52,6 +52,8 @@ class BodyEvaluator:
         self.op = op
         self.lanes = lanes
         self.from_numbers = from_numbers
+        self._arguments, self._yielded = list(op.body.arguments), list(op.end.operands)
+        self._vectors: dict[ir.Type, ir.VectorType] = {}
 
     def evaluate(
         self,
@@ -63,16 +65,14 @@ class BodyEvaluator:
         """The values that the body yields, given its arguments' values by number.
 
         `index` tells linalg.index; `compared` the result of a comparison, where it takes less than what it compares."""
-        values: dict[ir.Value, ir.Value] = {}
-        for number, value in operands.items():
-            values[self.op.body.arguments[number]] = value
+        values = {self._arguments[number]: value for number, value in operands.items()}
         for step in self._steps():
             if step.name == "linalg.index":
                 values[step.value] = index(step.attributes["dim"].value, point)
             else:
                 known = compared(step.inner, point) if step.name == "arith.cmpi" else None
                 values[step.value] = self._op(step, values) if known is None else known
-        return [self._value(v, values) for v in self.op.end.operands]
+        return [self._value(v, values) for v in self._yielded]
 
     def _steps(self) -> list[Step]:
         """The ops of the body but those products that become a part of a multiply-add."""
@@ -133,9 +133,10 @@ class BodyEvaluator:
             name = "arith.extf" if ir.FloatType(source).width < ir.FloatType(result).width else "arith.truncf"
         if step.is_ordered:
             return self._extremum(name, operands, number=0 if step.sources[0] in self.from_numbers else 1)
-        if any(_is_vector(v) for v in operands):
-            operands = [self.broadcast(v) for v in operands]
-            result = ir.VectorType.get([self.lanes], result)
+        are_vectors = [_is_vector(v) for v in operands]
+        if any(are_vectors):
+            operands = [v if is_one else self._spread(v) for v, is_one in zip(operands, are_vectors, strict=True)]
+            result = self._vector_of(result)
         if name in PAIRED:
             return PAIRED[name](*operands)
         if name == "pair.widen":
@@ -151,9 +152,15 @@ class BodyEvaluator:
 
     def broadcast(self, value: ir.Value) -> ir.Value:
         """A vector of the lanes, from a scalar or a vector."""
-        if _is_vector(value):
-            return value
-        return build.once("vector.broadcast", ir.VectorType.get([self.lanes], value.type), value)
+        return value if _is_vector(value) else self._spread(value)
+
+    def _spread(self, scalar: ir.Value) -> ir.Value:
+        return build.once("vector.broadcast", self._vector_of(scalar.type), scalar)
+
+    def _vector_of(self, element: ir.Type) -> ir.VectorType:
+        if element not in self._vectors:
+            self._vectors[element] = ir.VectorType.get([self.lanes], element)
+        return self._vectors[element]
 
     def to_register(self, value: ir.Value) -> ir.Value:
         return self.from_memory(value, value.type)
