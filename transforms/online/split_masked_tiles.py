@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...dialects.mlir import arith, ir
+from ..formulas import Formula
 from ..index_formulas import formula
 from ..open_queries import FEW_QUERIES
 from ..passes import Pass, option, remark
@@ -71,11 +73,17 @@ class SplitMaskedTiles(Pass):
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
     def run(self, op: ir.Operation) -> None:
-        for scores in modified_scores_in(op):
-            loops = [loop for loop in ancestors(scores.consumer) if loop.name == "scf.for"]
+        found = [(scores, _loops_around(scores)) for scores in modified_scores_in(op)]
+        count = Counter(loop for _, loops in found for loop in loops)
+        for scores, loops in found:
             unknown: list[ir.Operation] = []
-            if loops and not any(_split(loop, scores, unknown, self) for loop in loops) and unknown:
+            own = [loop for loop in loops if count[loop] == 1]
+            if not any(_split(loop, scores, unknown, self) for loop in own) and unknown:
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
+
+
+def _loops_around(scores: ModifiedScores) -> list[ir.Operation]:
+    return [loop for loop in ancestors(scores.consumer) if loop.name == "scf.for"]
 
 
 def _split(
@@ -85,12 +93,13 @@ def _split(
     options: SplitMaskedTiles,
     is_peeled: bool = False,
 ) -> bool:
-    """Splits `loop` by the masks of the `scores`; says whether they depend on it. Notes `unknown` ones.
+    """Splits `loop` by the masks of the `scores`, which no others are beside; says whether they depend on it. Notes
+    `unknown` ones.
 
     `is_peeled`: its last tile was taken off it, and dead ones may be skipped, as was seen before that.
     """
     sets = TileSets(loop)
-    if not sets.supported or len(modified_scores_in(loop)) != 1:
+    if not sets.supported:
         return False
     plan = _Plan.of(loop, sets, scores, unknown, options, is_peeled)
     if plan.is_as_before:
@@ -192,8 +201,13 @@ class _Plan:
 
     def details(self, loop: ir.Operation, consumer: ir.Operation) -> dict[str, Any]:
         """For the picture of tiles: where the loops go."""
+        known: dict[ir.Value, Formula] = {}
         schedule = [
-            {"from": formula(low), "to": formula(high), "masked": not is_live or self.guard is not None}
+            {
+                "from": formula(low, known),
+                "to": formula(high, known),
+                "masked": not is_live or self.guard is not None,
+            }
             for low, high, is_live in self.parts
         ]
         depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(consumer)))

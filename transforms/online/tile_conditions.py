@@ -43,6 +43,7 @@ class TileConditions:
         self.forms = forms
         self.sets = forms.sets
         self.none, self.all = Where(self.sets.none), Where(self.sets.all)
+        self._known: dict[Scalar, Truth] = {}
 
     # Algebra. What is left out is a set that is too small, and that is right too.
 
@@ -74,6 +75,12 @@ class TileConditions:
         return Truth(self.none, self.none)
 
     def truth(self, scalar: Scalar) -> Truth:
+        """Of a condition that is asked for again, as of a part of one, the same: bounds that were built once."""
+        if scalar not in self._known:
+            self._known[scalar] = self._truth(scalar)
+        return self._known[scalar]
+
+    def _truth(self, scalar: Scalar) -> Truth:
         number = constant_value(scalar.value)
         if number is not None:
             return Truth(self.all, self.none) if number else Truth(self.none, self.all)

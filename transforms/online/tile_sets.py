@@ -65,6 +65,9 @@ class TileSets(SetsOfTiles):
         self.none: Tiles = []
         self._built: list[ir.Operation] = []
         self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
+        self._extrema: dict[tuple[str, frozenset[Bound]], ir.Value] = {}
+        self._below: dict[Bound, set[Bound]] = {}  # of an extremum, bounds known to be no more than it
+        self._above: dict[Bound, set[Bound]] = {}  # and no less
         self._holders = [a.block for a in (loop, *ancestors(loop)) if a.parent is not None]
         self.counter, self._multiple = self._counted()
 
@@ -185,7 +188,8 @@ class TileSets(SetsOfTiles):
         return self._extremum("affine.max", max, self.low, self.high, a, b)
 
     def _extremum(self, name: str, fold, neutral: Bound, absorbing: Bound, a: Bound, b: Bound) -> Bound:
-        """The neutral bound drops out beside one that lies between the loop's; the absorbing one is what remains."""
+        """The neutral bound drops out beside one that lies between the loop's; the absorbing one is what remains. Of
+        bounds whose order is known, as of one and a maximum that it is among, it is one of them."""
         if _same(a, b):
             return a
         if isinstance(a, int) and isinstance(b, int):
@@ -195,15 +199,22 @@ class TileSets(SetsOfTiles):
                 return one
             if _same(one, neutral) and other in self._clamped:
                 return other
+            if one in self._below.get(other, ()) or other in self._above.get(one, ()):
+                return other if fold is max else one
+        key = name, frozenset((a, b))
+        if key not in self._extrema:
+            self._extrema[key] = self._new_extremum(name, fold, a, b)
+        return self._extrema[key]
+
+    def _new_extremum(self, name: str, fold, a: Bound, b: Bound) -> ir.Value:
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            operands = [v for v in (a, b) if not isinstance(v, int)]
-            dims = iter(range(2))
-            results = [
-                ir.AffineExpr.get_constant(v) if isinstance(v, int) else ir.AffineExpr.get_dim(next(dims))
-                for v in (a, b)
-            ]
+            operands: list[ir.Value] = []
+            results = [self._term(bound, operands) for bound in (a, b)]
             found = self._affine(name, operands, results)
         self._clamped.add(found)
+        beyond, within = (self._below, self._above) if fold is max else (self._above, self._below)
+        beyond[found] = {a, b} | beyond.get(a, set()) | beyond.get(b, set())
+        within[found] = within.get(a, set()) & within.get(b, set())
         return found
 
     def interval(self, low: Bound, high: Bound) -> Tiles:
@@ -304,6 +315,7 @@ class TileSets(SetsOfTiles):
             if not any(True for r in op.results for _ in r.uses):
                 op.erase()
         self._built = []
+        self._extrema, self._below, self._above = {}, {}, {}  # some of which are gone
 
 
 def _is_positive(value: ir.Value) -> bool:

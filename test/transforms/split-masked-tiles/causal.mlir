@@ -11,11 +11,10 @@
 // NEST-DAG:     %[[RAW_LIVE:.*]] = affine.max #[[LIVE]](%[[Q]])
 // NEST-DAG:     %[[LIVE_END:.*]] = affine.min #{{.*}}(%[[RAW_LIVE]])
 // NEST-DAG:     %[[FROM:.*]] = affine.min #{{.*}}(%[[LIVE_END]], %[[END]])
-// NEST-DAG:     %[[TO:.*]] = affine.max #{{.*}}(%[[FROM]], %[[END]])
 // NEST:         %[[FIRST:.*]]:3 = scf.for %{{.*}} = %{{.*}} to %[[FROM]] step
 // NEST-NOT:       arith.select
 // NEST:           linalg_ext.softmax
-// NEST:         scf.for %{{.*}} = %[[FROM]] to %[[TO]] step %{{.*}} iter_args(%{{.*}} = %[[FIRST]]#0, %{{.*}} = %[[FIRST]]#1, %{{.*}} = %[[FIRST]]#2)
+// NEST:         scf.for %{{.*}} = %[[FROM]] to %[[END]] step %{{.*}} iter_args(%{{.*}} = %[[FIRST]]#0, %{{.*}} = %[[FIRST]]#1, %{{.*}} = %[[FIRST]]#2)
 // NEST:           arith.select
 // NEST:           linalg_ext.softmax
 // NEST-NOT:     linalg_ext.softmax
