@@ -103,6 +103,7 @@ class Writer(LinalgText):
             "bias": "".join(c if l in g.bias else "0" for c, l in zip("b0mn", "bhqk", strict=True)),
             "mask": "".join(c if l in g.mask else "0" for c, l in zip("b0mn", "bhqk", strict=True)),
             "lengths": "b",
+            "documents": "bn",
         }
         kinds, places = {}, {"n": ("qkv", 1)} if g.packed else {}
         for name, (shape, element) in g.arguments().items():
@@ -300,6 +301,10 @@ class Writer(LinalgText):
             if name in limits:
                 body.append(f"%beyond_{name} = arith.cmpi {test}, %j, {limits[name]} : index")
                 last = dead(f"%beyond_{name}", f"in_{name}")
+        if g.documents:
+            own, other = (operand("%documents", dims, "i32") for dims in ("bm", "bn"))
+            body.append(f"%is_foreign = arith.cmpi ne, {own}, {other} : i32")
+            last = dead("%is_foreign", "in_document")
         if g.mask:
             value = operand(*self.broadcast("%mask", g.mask, "i1"))
             body.append(f"%in_mask = arith.select {value}, {last}, %minus_inf : {acc}")

@@ -40,6 +40,9 @@ class Attention:
     there, [batch]; the rest is not read. `groups`: (queries, keys) of each sequence; they stand one after the other,
     batch is 1, `queries` and `keys` are their sums, and where each starts is [groups + 1], twice. With `bottom_right`
     the window is shifted by the keys that are there less the queries, so that the last query sees all keys.
+
+    `documents`: how many tokens each document has of those that stand one after the other in each batch entry; the
+    document of each token is told by a number, [batch, keys]. A query sees keys of its own document.
     """
 
     batch: int = 1
@@ -60,6 +63,7 @@ class Attention:
     mask: str = ""  # one more argument, of i1: whether a score is live; likewise
     lengths: tuple[int, ...] = ()
     groups: tuple[tuple[int, int], ...] = ()
+    documents: tuple[int, ...] = ()
     softcap: float = 0.0  # 0: none
     alibi: bool = False
     input_layout: str = "bhsd"
@@ -115,11 +119,13 @@ class Attention:
             totals = tuple(map(sum, zip(*self.groups, strict=True)))
             if self.batch != 1 or totals != (self.queries, self.keys) or self.lengths:
                 raise ValueError("groups stand one after the other: batch is 1, queries and keys are their sums")
+        if self.documents and not (min(self.documents) >= 0 and sum(self.documents) == self.queries == self.keys):
+            raise ValueError("documents stand one after the other: queries and keys are the sum of their lengths")
 
     @staticmethod
     def of_plain(fields: dict) -> "Attention":
         """From the fields as JSON has them."""
-        tuples = {name: tuple(fields[name]) for name in ("window", "lengths") if name in fields}
+        tuples = {name: tuple(fields[name]) for name in ("window", "lengths", "documents") if name in fields}
         groups = tuple(map(tuple, fields.get("groups", ())))
         return Attention(**{**fields, **tuples, "groups": groups})
 
@@ -164,6 +170,8 @@ class Attention:
             found["lengths"] = ((b,), "i32")
         if self.groups:
             found |= {name: ((len(self.groups) + 1,), "i32") for name in ("seqstart_q", "seqstart_k")}
+        if self.documents:
+            found["documents"] = ((b, self.keys), "i32")
         return found
 
     @property
@@ -201,7 +209,11 @@ class Attention:
     def live(self) -> np.ndarray:
         """The number of live keys of each query, [batch, queries]; a mask that is loaded is taken to be all live."""
         first, end = self.ranges()
-        return end - first
+        if self.documents:
+            ends = np.cumsum(self.documents)
+            document = np.repeat(np.arange(len(ends)), self.documents)
+            first, end = np.maximum(first, (ends - self.documents)[document]), np.minimum(end, ends[document])
+        return np.maximum(end - first, 0)
 
     def flops(self) -> int:
         """Floating-point operations of both matmuls, of live scores only."""
@@ -253,6 +265,9 @@ class Attention:
     def _offsets(self, name: str) -> np.ndarray:
         if name == "lengths":
             return np.array(self.lengths, np.int32)
+        if name == "documents":
+            documents = np.repeat(np.arange(len(self.documents), dtype=np.int32), self.documents)
+            return np.tile(documents, (self.batch, 1))
         return np.cumsum([0, *(pair[name == "seqstart_k"] for pair in self.groups)]).astype(np.int32)
 
     @property
@@ -266,7 +281,7 @@ class Attention:
         lse = np.empty(out.shape[:3])
         first, end = self.ranges()
         place = self.places()
-        bias, mask = (self.named(inputs).get(name) for name in ("bias", "mask"))
+        bias, mask, documents = (self.named(inputs).get(name) for name in ("bias", "mask", "documents"))
         for b, h, q, k, v in self._heads(inputs):
             for start in range(0, len(rows), 256):  # scores of a block at a time
                 part = rows[start : start + 256]
@@ -279,6 +294,8 @@ class Attention:
                 if bias is not None:
                     s += _of_rows(bias, b, h, part).astype(np.float64)
                 s[(j < first[b, part][:, None]) | (j >= end[b, part][:, None])] = -np.inf
+                if documents is not None:
+                    s[documents[b, part][:, None] != documents[b]] = -np.inf
                 if mask is not None:
                     s = np.where(_of_rows(mask, b, h, part), s, -np.inf)
                 m = s.max(-1, keepdims=True)

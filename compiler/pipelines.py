@@ -54,7 +54,7 @@ TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's
 def online(
     parts: int = 0,
     workers: int = 1,
-    from_data: bool = True,
+    tests: bool = True,
     together: int = 2,
     few_rows: int = 0,
     busy_rows: int = 0,
@@ -65,12 +65,12 @@ def online(
 
     `parts`, `workers`, `busy_rows`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
     `mark-few-rows`; `whole_tiles`: `split-masked-tiles`.
-    `from_data`: loop bounds may come from data. `canonicalizing`: options of canonicalize.
+    `tests`: iterations may be left out by what their tile of a mask is. `canonicalizing`: options of canonicalize.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} busy-rows={busy_rows} "
         f"together={together}}}",
-        "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
+        "split-masked-tiles": f"{{tests={int(tests)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
         "mark-few-rows": f"{{rows={few_rows}}}",
         "canonicalize": canonicalizing,
     }
@@ -282,8 +282,8 @@ def nvidia(
         "check-calls",
         "name-functions",
         "round-probabilities",
-        # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
+        # Its parallel loops become the grid. A test of each tile would have to be the same for a whole block.
+        *online(parts, multiprocessors, tests=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
         "widen-sums",
         "gather-windows{tiles=1}",

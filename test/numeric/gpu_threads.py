@@ -64,7 +64,7 @@ def grid_dim(op, frame):
 @rule("gpu.subgroup_reduce", "gpu.all_reduce")
 def reduce_over_threads(op, frame):
     kinds = {"add": np.add, "mul": np.multiply, "maximumf": np.maximum, "maxnumf": np.fmax}
-    kinds |= {"minimumf": np.minimum, "minnumf": np.fmin}
+    kinds |= {"minimumf": np.minimum, "minnumf": np.fmin, "maxsi": np.maximum, "minsi": np.minimum}
     combine = kinds[str(op.operation.attributes["op"]).split()[-1].rstrip(">")]
     lanes = op.operation.attributes["cluster_size"].value if "cluster_size" in op.operation.attributes else None
 

@@ -2,6 +2,7 @@
 test_gpu_roles.py, test_gpu_tiles.py.) A test's number is the seed of what it draws."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,13 +110,47 @@ def drawn_widely(seed):
     return graph, options, pick((1.0, 1.0, 1.0, 3.0, 8.0))
 
 
+def drawn_documents(seed):
+    """What is drawn widely, of documents that stand one after the other, or of padding; not of lengths or groups."""
+    graph, options, factor = drawn_widely(seed)
+    rng = random.Random(f"documents {seed}")
+    pick = rng.choice
+    fields = {"lengths": (), "groups": (), "mask": "bk"}
+    if rng.random() < 0.75:
+        documents = (
+            *(pick((0, 1, 7, 33, 64, 100, 128, 300)) for _ in range(pick((0, 1, 2, 4)))),
+            pick((1, 5, 64, 200)),
+        )
+        tokens = sum(documents)
+        fields |= {"documents": documents, "queries": tokens, "keys": tokens, "mask": pick(("", "", "", "bk"))}
+    return replace(graph, **fields), options, factor
+
+
 ERRORS = {"bf16": 8e-3, "f16": 1.6e-3, "f32": 3e-5, "f8E4M3FN": 6e-2}
 
 
-def check(graph, options, factor, seed):
+def inputs_of(graph, factor, seed):
     inputs = [x.copy() for x in graph.inputs("normal", seed)]
     if not graph.packed:
         inputs[0] = (inputs[0].astype(np.float32) * factor).astype(inputs[0].dtype)
+    return inputs
+
+
+def reordered(graph, inputs, seed):
+    """Documents whose numbers are in another order, or are repeated; padding at both ends, or at none."""
+    rng, (*inputs, numbers) = np.random.default_rng(seed), inputs
+    if graph.documents:
+        how = seed % 4
+        numbers = rng.permuted(numbers, axis=1) if how == 1 else numbers % 2 if how == 2 else numbers * -(10**how)
+    else:
+        start, end = np.sort(rng.integers(0, graph.keys + 1, (2, graph.batch, 1)), axis=0)
+        j = np.arange(graph.keys)
+        numbers = ((j >= start) & (j < end) if seed % 3 else (j < start) | (j >= end))[:, None, None]
+    return [*inputs, numbers]
+
+
+def check(graph, options, factor, seed, inputs=None):
+    inputs = inputs_of(graph, factor, seed) if inputs is None else inputs
     kernel = compile(graph.text(), target="nvidia", **options)
     found = kernel(*inputs)
     out = found[0] if graph.lse else found
@@ -153,9 +188,23 @@ def test_all_features_against_float64(seed, poisoned):
     check(graph, {**tiles(seed), **options}, factor, seed)
 
 
+@needs_hopper
+@pytest.mark.parametrize("seed", SEEDS)
+def test_documents_against_float64(seed, poisoned):
+    graph, options, factor = drawn_documents(seed)
+    inputs = reordered(graph, inputs_of(graph, factor, seed), seed)
+    check(graph, {**tiles(seed), **options}, factor, seed, inputs)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_all_features_compile(seed):
     graph, options, _ = drawn_widely(seed)
+    compile(graph.text(), target="nvidia", **tiles(seed), **options)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_documents_compile(seed):
+    graph, options, _ = drawn_documents(seed)
     compile(graph.text(), target="nvidia", **tiles(seed), **options)
 
 

@@ -20,7 +20,7 @@ def run(graph, inputs, tiles, last="specialize-warps", **options):
     context = make_context()
     with context, np.errstate(all="ignore"):
         module = parse_module(graph.text(), "test.mlir", context)
-        passes = pipelines.nvidia(parts=1, multiprocessors=MULTIPROCESSORS, **options)
+        passes = pipelines.nvidia(**{"parts": 1, "multiprocessors": MULTIPROCESSORS} | options)
         names = [p.partition("{")[0] for p in passes]
         sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
         first = ["raise-attention", f"fuse-attention{{machine=sm_90a {sizes}}}"]
@@ -53,6 +53,7 @@ CASES = {
     "alibi": {"window": (-150, 0), "alibi": True},
     "softcap": {"window": (None, 0), "softcap": 20.0},
     "dynamic": {"window": (-99, 0), "dynamic": True},
+    "dynamic, later keys": {"window": (0, None), "dynamic": True},
     "dynamic, causal to the last key": {"window": (None, 0), "bottom_right": True, "keys": 450, "dynamic": True},
     "bias": {"window": (-99, 0), "bias": "qk"},
     "bias of rows that are not aligned": {"window": (-99, 0), "bias": "hqk", "keys": 319},

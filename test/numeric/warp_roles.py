@@ -20,7 +20,7 @@ from attn_opt.transforms.nvidia.architecture import ROWS, WARPS
 from attn_opt.transforms.nvidia.launching import CONTROL
 from attn_opt.transforms.nvidia.marks import ALL_WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
-from gpu_modules import View, joined_sizes, loaded, place, stage_of
+from gpu_modules import Registers, View, joined_sizes, loaded, place, stage_of
 from gpu_threads import Threads
 
 PATIENCE = 10.0  # seconds
@@ -231,6 +231,9 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     return found | {name: plain(lambda op, *operands: None) for name in nothing}
 
 
+THREADS = 256  # of a block of a kernel without tiles
+
+
 def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], list[Running]]:
     """The results of a module's function, and how the blocks of its kernels ran, one after the other."""
     found: list[Running] = []
@@ -239,6 +242,9 @@ def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], l
     def launch(op, *operands):
         kernel = kernels[str(op.operation.attributes["kernel"]).rpartition("@")[2]]
         Threads.blocks = int(operands[0])
+        if ops_in(kernel, "gpu.thread_id"):  # of no tiles
+            Threads.run(Registers().region(kernel.regions[0]), operands[6:], Threads.blocks, THREADS)
+            return
         for number in range(Threads.blocks):
             Threads.block = number
             found.append(Running(kernel))

@@ -257,8 +257,8 @@ module attributes {gpu.container_module} {
     // CHECK-NOT: gpu.subgroup_reduce
     // CHECK: gpu.return
   }
-  func.func @alone(%a: tensor<9x64xf32>, %init: tensor<9xf32>, %rows: tensor<64xf32>, %square: tensor<9x9xf32>)
-      -> (tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>) {
+  func.func @alone(%a: tensor<9x64xf32>, %init: tensor<9xf32>, %rows: tensor<64xf32>, %b: tensor<65x64xf32>, %square: tensor<65x65xf32>)
+      -> (tensor<9xf32>, tensor<64xf32>, tensor<65x65xf32>) {
     %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
         iterator_types = ["parallel", "reduction"]} ins(%a : tensor<9x64xf32>) outs(%init : tensor<9xf32>) {
     ^bb0(%x: f32, %old: f32):
@@ -273,12 +273,78 @@ module attributes {gpu.container_module} {
       linalg.yield %s : f32
     } -> tensor<64xf32>
     %u = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"]} ins(%b, %b : tensor<65x64xf32>, tensor<65x64xf32>) outs(%square : tensor<65x65xf32>) {
+    ^bb0(%x: f32, %y: f32, %old: f32):
+      %z = arith.mulf %x, %y : f32
+      %s = arith.addf %z, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<65x65xf32>
+    return %r, %t, %u : tensor<9xf32>, tensor<64xf32>, tensor<65x65xf32>
+  }
+}
+
+// -----
+
+// Where there are few results, rows are shared whatever they are made of: numbers that are looked up, as tables of the
+// extremes of tiles have them, or products. Integers of 32 and 64 bits are put together, too.
+module attributes {gpu.container_module} {
+  gpu.module @few_kernels {
+    // CHECK-LABEL: gpu.func @few_elements_0
+    // CHECK: %[[PARTS:.*]]:2 = scf.if %{{.*}} -> (i32, i32) {
+    // CHECK: %[[M:.*]] = memref.load %[[N:.*]][%{{.*}}] : memref<500xi32
+    // CHECK: %[[K:.*]] = memref.load %[[N]][
+    // CHECK: arith.maxsi %[[M]], %[[K]] : i32
+    // CHECK: arith.minsi %[[M]], %[[K]] : i32
+    // CHECK: } else {
+    // CHECK: scf.yield %c-2147483648_i32, %c2147483647_i32
+    // CHECK: %[[MOST:.*]] = gpu.subgroup_reduce maxsi %[[PARTS]]#0 cluster(size = 32) : (i32) -> i32
+    // CHECK: %[[LEAST:.*]] = gpu.subgroup_reduce minsi %[[PARTS]]#1 cluster(size = 32) : (i32) -> i32
+    // CHECK: arith.maxsi %{{.*}}, %[[MOST]]
+    // CHECK: arith.minsi %{{.*}}, %[[LEAST]]
+    // CHECK: gpu.subgroup_reduce add %{{.*}} cluster(size = 8) : (i64) -> i64
+    // CHECK: gpu.subgroup_reduce add %{{.*}} cluster(size = 32) : (f32) -> f32
+    // CHECK-LABEL: gpu.func @few_elements_1
+    // CHECK-NOT: gpu.subgroup_reduce
+    // CHECK: gpu.return
+  }
+  func.func @few(%n: tensor<500xi32>, %a: tensor<9x64xf32>, %counts: tensor<9x40xi64>, %bits: tensor<9x64xi8>,
+      %most: tensor<8xi32>, %least: tensor<8xi32>, %sums: tensor<9xi64>, %square: tensor<9x9xf32>, %bytes: tensor<9xi8>)
+      -> (tensor<8xi32>, tensor<8xi32>, tensor<9xi64>, tensor<9x9xf32>, tensor<9xi8>) {
+    %c64 = arith.constant 64 : index
+    %c499 = arith.constant 499 : index
+    %steps = tensor.empty() : tensor<64xi1>
+    %r:2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%steps : tensor<64xi1>) outs(%most, %least : tensor<8xi32>, tensor<8xi32>) {
+    ^bb0(%step: i1, %old0: i32, %old1: i32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %start = arith.muli %i, %c64 : index
+      %at = arith.addi %start, %j : index
+      %inside = arith.minsi %at, %c499 : index
+      %x = tensor.extract %n[%inside] : tensor<500xi32>
+      %s = arith.maxsi %old0, %x : i32
+      %t = arith.minsi %old1, %x : i32
+      linalg.yield %s, %t : i32, i32
+    } -> (tensor<8xi32>, tensor<8xi32>)
+    %t = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%counts : tensor<9x40xi64>) outs(%sums : tensor<9xi64>) {
+    ^bb0(%x: i64, %old: i64):
+      %s = arith.addi %x, %old : i64
+      linalg.yield %s : i64
+    } -> tensor<9xi64>
+    %u = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>],
         iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %a : tensor<9x64xf32>, tensor<9x64xf32>) outs(%square : tensor<9x9xf32>) {
     ^bb0(%x: f32, %y: f32, %old: f32):
       %z = arith.mulf %x, %y : f32
       %s = arith.addf %z, %old : f32
       linalg.yield %s : f32
     } -> tensor<9x9xf32>
-    return %r, %t, %u : tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>
+    %v = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%bits : tensor<9x64xi8>) outs(%bytes : tensor<9xi8>) {
+    ^bb0(%x: i8, %old: i8):
+      %s = arith.maxsi %x, %old : i8
+      linalg.yield %s : i8
+    } -> tensor<9xi8>
+    return %r#0, %r#1, %t, %u, %v : tensor<8xi32>, tensor<8xi32>, tensor<9xi64>, tensor<9x9xf32>, tensor<9xi8>
   }
 }

@@ -36,6 +36,18 @@
 // CHECK-NOT:       arith.select
 // CHECK:         tile.store
 
+// Scores are the first input, wherever they stood among what the mask needs, which the scale does not.
+
+// CHECK-LABEL: gpu.func @numbers
+// CHECK:         %[[S:.*]] = arith.constant dense<1.000000e+00> : tensor<64x64xf32, "fragment">
+// CHECK:         %[[T:.*]] = linalg.generic {indexing_maps = [#[[ID:.*]], #[[ROW:.*]], #[[COLUMN:.*]], #[[ID]]], {{.*}} ins(%[[S]], %{{.*}}, %{{.*}} : tensor<64x64xf32, "fragment">, tensor<64xi32, "row">, tensor<64xi32, "column">)
+// CHECK-NEXT:    ^bb0(%[[Y:.*]]: f32, %[[M:.*]]: i32, %[[N:.*]]: i32, %{{.*}}: f32):
+// CHECK:           %[[DEAD:.*]] = arith.cmpi ne, %[[M]], %[[N]] : i32
+// CHECK:           arith.select %[[DEAD]], %{{.*}}, %[[Y]] : f32
+// CHECK:         linalg.generic {{.*}} ins(%[[T]] : tensor<64x64xf32, "fragment">)
+// CHECK:           arith.mulf
+// CHECK:         tile.store
+
 // What goes through a function first, a scale by a negative number, and one without a mask stay as they are.
 
 // CHECK-LABEL: gpu.func @others
@@ -137,6 +149,28 @@ gpu.module @kernels {
     gpu.return
   }
 
+  gpu.func @numbers(%k: memref<64x32xf16, strided<[?, 1]>>, %n: memref<64xi32, strided<[1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %inf = arith.constant 0xFF800000 : f32
+    %two = arith.constant 2.0 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %own = tile.load (%n, %c0, %c64) {dims = [0]} : (memref<64xi32, strided<[1]>>, index, index) -> (tensor<64xi32, "row">)
+    %other = tile.load (%n, %c0, %c64) {dims = [0]} : (memref<64xi32, strided<[1]>>, index, index) -> (tensor<64xi32, "column">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%own, %other, %s : tensor<64xi32, "row">, tensor<64xi32, "column">, tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%m: i32, %l: i32, %x: f32, %z: f32):
+      %w = arith.mulf %x, %two : f32
+      %live = arith.cmpi eq, %m, %l : i32
+      %y = arith.select %live, %w, %inf : f32
+      linalg.yield %y : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
   gpu.func @others(%k: memref<64x32xf16, strided<[?, 1]>>) kernel {
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index

@@ -47,6 +47,7 @@ from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
 from .alignment import are_aligned
 from .architecture import MULTIPROCESSORS, RESERVED
+from .elements import byte_width
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .schedule.widen_operands import MOST_COLUMNS
 from .tile_times import time_of_parts, time_of_tiles
@@ -250,7 +251,7 @@ def _is_staged(value: ir.Value, attention: Attention) -> bool:
     """Whether tiles of a tensor, of queries × keys, of narrow elements, come through shared memory: by the copy engine,
     if its rows are aligned to 16 bytes, or will be; if others do too, by threads beside it, where those are of keys."""
     kind = value.type
-    if kind.rank < 2 or kind.element_type.width > 16:
+    if kind.rank < 2 or byte_width(kind.element_type) > 2:
         return False
     loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"

@@ -9,7 +9,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import FLOAT_CASTS, indexing_maps, is_structured
 from ..copying import without_inputs
-from ..rewriting import ops_in, ops_of, terminator
+from ..rewriting import erase_dead, ops_in, ops_of, terminator
 from .masks import Decided
 
 # On ops that a clone is to find again: 2·operand number + value, each.
@@ -51,6 +51,7 @@ def fold_conditions(loop: ir.Operation, mark: str) -> None:
                 if value is not None:
                     inner.results[0].replace_all_uses_with(value)
                     inner.erase()
+            erase_dead(body)
             if not _forward(op, body):
                 _drop_unread(op)
 

@@ -30,6 +30,7 @@ from .loaded_masks import is_number
 from .positions import Local, Scalar, element, follow
 from .tile_conditions import TileConditions, Where
 from .tile_forms import TileForms, sizes_of
+from .tile_scans import TileScans
 from .tile_sets import TileSets
 
 
@@ -46,8 +47,8 @@ class Decided:
 class DeadTiles:
     """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
-    def __init__(self, forms: TileForms):
-        self._at = TileConditions(forms)
+    def __init__(self, forms: TileForms, tests: bool = False):
+        self._at = TileConditions(forms, tests)
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
         """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
@@ -57,7 +58,7 @@ class DeadTiles:
         if scalar is None or followed is None:
             mask = at.loaded(scalar) if scalar is not None and infinite else None
             is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
-            return Where([], (is_number(mask, bound),)) if mask is not None and is_float else at.none
+            return at.holds(is_number(mask, bound)) if mask is not None and is_float else at.none
         scalar = followed
         if (number := constant_value(scalar.value)) is not None:
             return at.all if number <= bound else at.none
@@ -81,7 +82,7 @@ class DeadTiles:
         if scalar is None or followed is None:
             mask = at.loaded(scalar) if scalar is not None else None
             is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
-            return Where([], (is_number(mask, 0.0),)) if mask is not None and is_float else at.none
+            return at.holds(is_number(mask, 0.0)) if mask is not None and is_float else at.none
         if (number := constant_value(followed.value)) is not None:
             return at.all if number == 0 else at.none
         op = defining_op(followed.value)
@@ -111,11 +112,16 @@ class DeadTiles:
 class TileMasks(DeadTiles):
     """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
 
-    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
-        """`loads`: whether what is loaded may be looked at before the loop, and before each tile."""
+    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True, tests: bool = True):
+        """`loads`: whether what is loaded may be looked at before the loop; `tests`: and before each tile."""
         self._sizes = sizes_of(x, sets)
-        super().__init__(TileForms(sets, self._sizes, sets if loads else None))
+        forms = TileForms(sets, self._sizes, sets if loads else None)
+        super().__init__(forms, tests)
+        # A mask of queries and keys is brought along with the keys: tiles without it would have loops of their own.
+        self._live_at = TileConditions(forms, tests, TileScans.in_a_row, tables=False)
         self.sets = sets
+        self.forms = forms
+        self.is_finite = False  # whether a mask that is known puts another number than −∞ where a score is dead
         self._x = x
         self._conditions: list[Decided] = []
         self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
@@ -164,7 +170,9 @@ class TileMasks(DeadTiles):
                 wanted = False if constants[0] is not None else None
             else:
                 wanted = True
-            if wanted is not None and not self._decide(op, 0, wanted, scalar) and -math.inf in constants:
+            if wanted is not None and self._decide(op, 0, wanted, scalar):
+                self.is_finite |= -math.inf not in constants
+            elif wanted is not None and -math.inf in constants:
                 self.unknown.append(op)
         for i, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.FloatType):
@@ -189,7 +197,7 @@ class TileMasks(DeadTiles):
     def _decide(self, user: ir.Operation, number: int, wanted: bool, scalar: Scalar) -> bool:
         """Notes where the operand is `wanted`; of a condition of which that is unknown, where its known parts are."""
         at = scalar.operand(number)
-        truth = self._at.truth(at)
+        truth = self._live_at.truth(at)
         where = truth.always if wanted else truth.never
         if where and self._is_of_whole_tile(user, scalar.loops):
             self._conditions.append(Decided(user, number, wanted, where))

@@ -52,6 +52,25 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class Tiled:
+    """A dimension of a tensor in tiles of `step` elements, from element `start` on."""
+
+    along: int
+    start: int
+    step: int
+
+
+@dataclass(frozen=True)
+class OfTile:
+    """The greatest number of a tile, or the least, in a `table` of tiles, where it stands in a form."""
+
+    table: ir.Value
+    position: tuple[Index, ...]  # of the tile's first number among the numbers themselves
+    tiled: tuple[Tiled, ...]
+    along: int  # the tiled dimension that the loop goes through, if one is
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A value in the body of a structured op whose loops are at `loops`; outside of bodies these are empty."""
 

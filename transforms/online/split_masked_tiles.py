@@ -24,6 +24,7 @@ from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
 
 MAX_LOOPS = 6  # in place of one: each is a copy of the body
+JOINED = 3  # that GPUs make one again, where data says where they begin; more, or with finite masks, would stay apart
 Part: TypeAlias = tuple[Bound, Bound, bool]  # of the tiles: from, to, whether all are live
 
 
@@ -56,9 +57,15 @@ class SplitMaskedTiles(Pass):
     With `whole-tiles` loops over f16 and bf16 end where the last whole tile does, and one more, with the mask, has the
     cut one: sizes are constants in all but that (`cpu/peel_tails.py` says what for).
 
+    Numbers that are loaded take part, if `from-data`: one for all keys (a length), one for each query (where its
+    sequence ends), and one for each key: which document it is of, whether it is padding. Of the latter the least and
+    the greatest of each tile are found before all loops (tile_extremes.py), and of these the first and the last tile
+    that may be live (tile_scans.py).
+
     Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
-    to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
-    see that all of what is added is 0 would take as long as to add it.
+    to it, if it `tests`: it is skipped where all of it is dead, and computed without the mask of i1 where none is
+    (tile_guards.py). To see that all of what is added is 0 would take as long as to add it. Else (on GPUs) a mask of i1
+    that several heads share is looked at before all loops, too, for the first and the last tile that may be live.
 
     Without a softmax, scores become weights of values by themselves: tiles are dead where a mask makes these 0.
 
@@ -66,9 +73,8 @@ class SplitMaskedTiles(Pass):
     queries needs them (finite_masks.py).
     """
 
-    from_data: bool = option(
-        "what is computed may depend on data: numbers and masks that are loaded, low finite masks", True
-    )
+    from_data: bool = option("which tiles are computed may depend on numbers that are loaded", True)
+    tests: bool = option("each tile may be tested when the loop is there: of masks that are loaded, and low ones", True)
     few_rows: int = option("tiles of fewer rows, by dimension, keep a mask that is computed", 0)
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
@@ -103,18 +109,19 @@ def _split(
         return False
     plan = _Plan.of(loop, sets, scores, unknown, options, is_peeled)
     if plan.is_as_before:
-        sets.erase_unused()
+        sets.finish()
         return False
     cuts = cut_sizes(loop, sets.step) if options.whole_tiles and plan.may_peel and narrow_types(loop) else []
     if cuts:
         tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
-        sets.erase_unused()
+        sets.finish()
         _skip_dead(tail, options)
         _split(loop, scores, unknown, options, is_peeled=True)
         return True
     location, done, details = scores.consumer.location, plan.description, plan.details(loop, scores.consumer)
     plan.emit(loop)
-    sets.erase_unused()
+    sets.finish()
+    loop.erase()
     remark(location, done, kind="split", **details)
     return True
 
@@ -123,7 +130,7 @@ def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
     """Leaves the one tile of the loop out if it is dead."""
     (scores,) = modified_scores_in(tail)
     sets = TileSets(tail)
-    masks = TileMasks(sets, scores.value, options.from_data)
+    masks = TileMasks(sets, scores.value, options.from_data, options.tests)
     dead = _dead(scores, masks).tiles
     alive = sets.complement(dead)
     if dead:
@@ -131,7 +138,7 @@ def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
         with ir.InsertionPoint(tail), tail.location:
             is_alive = arith.cmpi(arith.CmpIPredicate.slt, low, high)
             tail.operands[1] = arith.select(is_alive, tail.operands[1], tail.operands[0])
-    sets.erase_unused()
+    sets.finish()
 
 
 @dataclass(frozen=True)
@@ -160,10 +167,10 @@ class _Plan:
         options: SplitMaskedTiles,
         is_peeled: bool,
     ) -> _Plan:
-        masks = TileMasks(sets, scores.value, options.from_data)
+        masks = TileMasks(sets, scores.value, options.from_data, options.tests)
         where = _dead(scores, masks)
         dead, tests = where.tiles, where.tests
-        late = _Late.of(loop, scores.consumer, masks, dead) if options.from_data and scores.is_softmax else None
+        late = _Late.of(loop, scores.consumer, masks, dead) if options.tests and scores.is_softmax else None
         decided = masks.conditions(masks.scores)
         unknown += masks.unknown
         known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
@@ -178,7 +185,12 @@ class _Plan:
         if late is not None:
             dead = late.tiles
         guard = Guard.of(sets, tests, tested)
-        return _Plan(sets, _parts(sets, sets.complement(dead), live), dead, late, guard, known, tested, reason)
+        alive = sets.complement(dead)
+        parts = _parts(sets, alive, live)
+        by_data = masks.forms.scans is not None and masks.forms.scans.found_rows
+        if by_data and not options.tests and (masks.is_finite or len(parts) > JOINED):
+            known, parts = [], _parts(sets, alive, [])
+        return _Plan(sets, parts, dead, late, guard, known, tested, reason)
 
     @property
     def is_as_before(self) -> bool:
@@ -214,7 +226,7 @@ class _Plan:
         return {"step": self.sets.step, "loops_inside": depth, "parts": schedule}
 
     def emit(self, loop: ir.Operation) -> None:
-        """Puts the loops in the place of `loop`."""
+        """Puts the loops before `loop`, which nothing uses then."""
         mark(self.known, DECIDED)
         mark(self.tested, DECIDED_BY_TEST)
         sets, late = self.sets, self.late
@@ -233,7 +245,6 @@ class _Plan:
                 current = _copy(loop, first, end, current, False, None)
         for result, value in zip(loop.results, current, strict=True):
             result.replace_all_uses_with(value)
-        loop.erase()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
@@ -14,7 +14,10 @@ from ..rewriting import defining_op
 from .loaded_masks import LoadedMask, Test, is_true, loaded_mask
 from .positions import Greatest, Quotient, Scalar, follow
 from .tile_forms import TileForms, is_never_negative
+from .tile_scans import TileScans, has_looked_up
 from .tile_sets import Tiles
+
+Scan: TypeAlias = Callable[[TileScans, Index], Tiles]
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,17 @@ class Truth:
 
 
 class TileConditions:
-    """Of the tiles of `forms`."""
+    """Of the tiles of `forms`.
 
-    def __init__(self, forms: TileForms):
+    `tests`: whether each tile of what is loaded may be tested; else there may be `tables` of that. `scan`: which tiles
+    count, of those that a look at all of them tells from others.
+    """
+
+    def __init__(self, forms: TileForms, tests: bool = False, scan: Scan = TileScans.at_the_ends, tables: bool = True):
         self.forms = forms
+        self.tests = tests
+        self.tables = tables
+        self._scan = scan
         self.sets = forms.sets
         self.none, self.all = Where(self.sets.none), Where(self.sets.all)
         self._known: dict[Scalar, Truth] = {}
@@ -89,9 +99,11 @@ class TileConditions:
             followed = follow(scalar)
             if followed is not None:
                 return self.truth(followed)
+            if scalar.value.type != ir.IntegerType.get_signless(1):
+                return self.unknown
             mask = self.loaded(scalar)
-            is_mask = mask is not None and scalar.value.type == ir.IntegerType.get_signless(1)
-            return self._of_test(is_true(mask)) if mask is not None and is_mask else self.unknown
+            known = self.unknown if mask is not None and self.tests else self._positive(self.forms.of(scalar))
+            return known if mask is None or known.always or known.never else self._of_test(is_true(mask))
         if op.name in ("arith.cmpi", "arith.cmpf"):
             return self._compare(op, scalar)
         parts = [self.truth(scalar.operand(i)) for i in range(len(op.operands))] if op.name in _LOGIC else []
@@ -111,7 +123,14 @@ class TileConditions:
         return loaded_mask(scalar, loads, self.forms.sizes) if loads is not None else None
 
     def _of_test(self, test: Test) -> Truth:
-        return Truth(Where(self.sets.none, (test,)), Where(self.sets.none, (test.opposite(),)))
+        return Truth(self.holds(test), self.holds(test.opposite()))
+
+    def holds(self, test: Test) -> Where:
+        """Where a test surely holds of all of the tile: of each tile when the loop is there, or by a table."""
+        if self.tests:
+            return Where(self.sets.none, (test,))
+        form = self.forms.fails(test) if self.tables else None
+        return Where(self._scan(self.forms.scans, form)) if form is not None else self.none
 
     def _compare(self, op: ir.Operation, scalar: Scalar) -> Truth:
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
@@ -149,6 +168,9 @@ class TileConditions:
         }
         return compare[predicate]() if predicate in compare else self.unknown
 
+    def _positive(self, form: Index) -> Truth:
+        return opposite(self._not_positive(form))
+
     def _not_positive(self, form: Index) -> Truth:
         """`form` ≤ 0. Of a maximum all forms must be, of a negated one any."""
         for atom, c in form.terms:
@@ -166,10 +188,14 @@ class TileConditions:
             return self._not_positive(rest - atom.form)
         always, never = self.sets.none, self.sets.none
         for extreme in self.forms.extremes(form, 1):
-            always = self.sets.union(always, self.sets.where_not_positive(extreme))
+            always = self.sets.union(always, self._tiles(extreme))
         for extreme in self.forms.extremes(form, -1):
-            never = self.sets.union(never, self.sets.where_not_positive(extreme + 1))
+            never = self.sets.union(never, self._tiles(extreme + 1))
         return Truth(Where(always), Where(never))
+
+    def _tiles(self, form: Index) -> Tiles:
+        """Where `form`, of whole tiles, is 0 at most."""
+        return self._scan(self.forms.scans, form) if has_looked_up(form) else self.sets.where_not_positive(form)
 
 
 _SIGNED = {

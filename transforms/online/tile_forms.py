@@ -1,7 +1,7 @@
 """Integers at a position of a tile as linear forms, and their extremes over the tile, 0 ≤ Local(d) < size.
 
 What is loaded takes part: a number for all of the tile is a value, one for each index along a dimension is an atom,
-`Loaded`, whose extremes are looked for before the loop.
+`Loaded`, whose extremes are looked up in a table of all tiles (tile_extremes.py), or looked for before the loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from ...dialects.tiling import Index
 from ..extents import extent
 from ..linear import linear, minima
 from ..rewriting import defining_op
-from .positions import Greatest, Loaded, Local, Quotient, Scalar, follow, through_views
+from .before_loops import BeforeLoops
+from .loaded_masks import Test
+from .positions import Greatest, Loaded, Local, OfTile, Quotient, Scalar, follow, through_views
+from .tile_extremes import TileExtremes, smallest
+from .tile_scans import TileScans
 from .tile_sets import SetsOfTiles, TileSets
 
 
@@ -29,8 +33,13 @@ class TileForms:
         self.sets = sets
         self.loads = loads
         self.sizes = sizes
+        self._tables: TileExtremes | None = None
+        self.scans: TileScans | None = None
+        if loads is not None:
+            before = BeforeLoops(loads.loop)
+            self._tables, self.scans = TileExtremes(loads, before), TileScans(loads, before)
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
-        self._extremes_of: dict[tuple[Loaded, int], ir.Value] = {}
+        self._extremes_of: dict[tuple[Loaded, int], Index] = {}
 
     def extremes(self, form: Index, sign: int) -> list[Index]:
         """The maximum (sign 1) of `form` over the tile, or its negated minimum (−1): each of the forms bounds it."""
@@ -43,7 +52,7 @@ class TileForms:
                 inner = [self.sets.quotient(e.scaled(way), atom.divisor) for e in self.extremes(atom.form, way)]
                 steps = [q.scaled(c * sign) for q in inner if q is not None]
             elif isinstance(atom, Loaded):
-                steps = [Index.of(self._extreme(atom, 1 if c * sign > 0 else -1)).scaled(c * sign)]
+                steps = [self._extreme(atom, 1 if c * sign > 0 else -1).scaled(c * sign)]
             else:
                 steps = [Index(0, ((atom, c * sign),))]
             found = [f + s for f in found for s in steps]
@@ -106,30 +115,62 @@ class TileForms:
         tensor, position = place[0], tuple(place[1])
         atoms = [(d, atom, c) for d, at in enumerate(position) for atom, c in at.terms]
         local = [(d, atom) for d, atom, c in atoms if isinstance(atom, Local) and c == 1]
-        rest = [atom for _, atom, _ in atoms if not isinstance(atom, Local)]
-        if not all(isinstance(v, ir.Value) and self.sets.visible(v) for v in rest):
+        rest = [(d, atom) for d, atom, _ in atoms if not isinstance(atom, Local)]
+        if len(local) + len(rest) < len(atoms) or len(local) > 1:
             return None
-        if len(local) == 1 and len(rest) + 1 == len(atoms):
+        changing = [(d, v) for d, v in rest if not (isinstance(v, ir.Value) and self.sets.visible(v))]
+        if local:
             (along, atom) = local[0]
-            size = self.sizes[atom.dim]
-            if len(size) != 1 or not all(isinstance(v, ir.Value) and self.sets.visible(v) for v, _ in size[0].terms):
-                return None
             start = (*position[:along], position[along].without(atom), *position[along + 1 :])
-            return Index(0, ((Loaded(tensor, start, along, atom.dim), 1),))
-        if local or len(rest) < len(atoms):
+            loaded = Loaded(tensor, start, along, atom.dim)
+            if any(place != (along, self.sets.counter) for place in changing):
+                return None
+            is_known = self._step(loaded) is not None or (not changing and self._number_of(loaded) is not None)
+            return Index(0, ((loaded, 1),)) if is_known else None
+        if changing:
             return None
         key = tensor, position
         if key not in self._loaded:
-            self._loaded[key] = self.loads.extract(tensor, position)
+            self._loaded[key] = self.loads.number(tensor, position)
         return Index.of(self._loaded[key])
 
-    def _extreme(self, atom: Loaded, sign: int) -> ir.Value:
+    def fails(self, test: Test) -> Index | None:
+        """A form that is 0 at most where a test holds for all of a tile of a mask, of which there is a table then."""
+        return self._tables.fails(test)
+
+    def _step(self, loaded: Loaded) -> int | None:
+        """The size of tiles, but for a shorter last one, that a table can have, and of which the numbers are one."""
+        step = smallest(self.sizes[loaded.dim])
+        return step if step and self._tables.can_look_up(loaded, step) else None
+
+    def _number_of(self, loaded: Loaded) -> Index | None:
+        """How many they are, known before the loop."""
+        size = self.sizes[loaded.dim]
+        if len(size) != 1 or not all(isinstance(v, ir.Value) and self.sets.visible(v) for v, _ in size[0].terms):
+            return None
+        return size[0]
+
+    def _extreme(self, loaded: Loaded, sign: int) -> Index:
         """The largest of the loaded numbers of a tile, or the least."""
-        key = atom, sign
+        key = loaded, sign
         if key not in self._extremes_of:
-            (size,) = self.sizes[atom.dim]
-            self._extremes_of[key] = self.loads.extreme(atom.tensor, atom.position, atom.along, size, sign)
+            step, at = self._step(loaded), loaded.position[loaded.along]
+            if step is None:
+                size = self._number_of(loaded)
+                found = Index.of(self.loads.extreme(loaded.tensor, loaded.position, loaded.along, size, sign))
+            else:
+                of_tile = self._tables.of(loaded, step, sign)
+                changes = at.coefficient(self.sets.counter)
+                found = Index(0, ((of_tile, 1),)) if changes else self._looked_up(of_tile)
+            self._extremes_of[key] = found
         return self._extremes_of[key]
+
+    def _looked_up(self, atom: OfTile) -> Index:
+        """Before the loop, which does not go through these tiles."""
+        position = list(atom.position)
+        for tiled in atom.tiled:
+            position[tiled.along] = self.loads.quotient(position[tiled.along] - tiled.start, tiled.step)
+        return Index.of(self.loads.extract(atom.table, position))
 
 
 def sizes_of(x: ir.Value, sets: TileSets) -> list[list[Index]]:

@@ -22,6 +22,7 @@ from ...dialects.tiling import Index
 from ...dialects.tiling.index import affine_expression
 from ..rewriting import ancestors, defining_op
 from ..slices import known_index
+from .far_numbers import alone, extreme, first, width_of
 
 Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
@@ -64,6 +65,8 @@ class TileSets(SetsOfTiles):
         self.low, self.high = (known_index(value) for value in (lower, upper))
         self.none: Tiles = []
         self._built: list[ir.Operation] = []
+        self._deferred: list[tuple[int, Callable[[], None]]] = []
+        self._held: list[ir.Value] = []
         self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
         self._extrema: dict[tuple[str, frozenset[Bound]], ir.Value] = {}
         self._below: dict[Bound, set[Bound]] = {}  # of an extremum, bounds known to be no more than it
@@ -131,8 +134,8 @@ class TileSets(SetsOfTiles):
     def _all_if_not_positive(self, form: Index) -> Tiles:
         with ir.InsertionPoint(self.loop), self.loop.location:
             value, zero = self._apply(form, lambda e: [e]), self._value(0)
-            holds = self._keep(arith.cmpi(arith.CmpIPredicate.sle, value, zero))
-            high = self._keep(arith.select(holds, self._value(self.high), self._value(self.low)))
+            holds = self.keep(arith.cmpi(arith.CmpIPredicate.sle, value, zero))
+            high = self.keep(arith.select(holds, self._value(self.high), self._value(self.low)))
         self._clamped.add(high)
         return self.interval(self.low, high)
 
@@ -156,26 +159,31 @@ class TileSets(SetsOfTiles):
                 at = self._apply(form, lambda e, low: first(start(e), low), self.low)
             else:  # of 0, 1, 2, … times the multiple the first one that is as large; affine ops divide by numbers only
                 counted = self._apply(form, lambda e: [start(e), ir.AffineExpr.get_constant(0)])
-                above = self._keep(arith.subi(self._multiple, self._value(1)))
-                turn = self._keep(arith.divui(self._keep(arith.addi(counted, above)), self._multiple))
+                above = self.keep(arith.subi(self._multiple, self._value(1)))
+                turn = self.keep(arith.divui(self.keep(arith.addi(counted, above)), self._multiple))
                 at = self._apply(Index.of(turn), first, self.low)
         return self.minimum(at, self.high)
+
+    def start_of(self, tile: ir.Value) -> Bound:
+        """Where the tile of this number, counted from 0, starts; or where the loop ends, if it has not so many."""
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            start = ir.AffineExpr.get_dim(0) * self.step + self.low
+            found = self._affine("affine.apply", [tile], [start])
+        return self.minimum(found, self.high)
 
     def _apply(self, form: Index, results: Callable[..., list[ir.AffineExpr]], *bounds: Bound) -> ir.Value:
         """The one result for the expressions of `form` and of the bounds, or the maximum of several."""
         atoms = [v for v, _ in form.terms]
-        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v in atoms]
+        values = [v if v.type == ir.IndexType.get() else self.keep(as_index(v)) for v in atoms]
         found = results(affine_expression(form, atoms), *[self._term(bound, values) for bound in bounds])
         return self._affine("affine.apply" if len(found) == 1 else "affine.max", values, found)
 
-    def _cast(self, value: ir.Value) -> ir.Value:
-        return self._keep(arith.index_cast(ir.IndexType.get(), value))
-
     def _affine(self, name: str, operands: Sequence[ir.Value], results: Sequence[ir.AffineExpr]) -> ir.Value:
         map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(operands), 0, list(results)))
-        return self._keep(ir.Operation.create(name, [ir.IndexType.get()], list(operands), {"map": map_}).result)
+        return self.keep(ir.Operation.create(name, [ir.IndexType.get()], list(operands), {"map": map_}).result)
 
-    def _keep(self, value: ir.Value) -> ir.Value:
+    def keep(self, value: ir.Value) -> ir.Value:
+        """Notes the op that made `value`, to be erased again if nothing uses it."""
         self._built.append(value.owner.operation)
         return value
 
@@ -266,7 +274,7 @@ class TileSets(SetsOfTiles):
     # What was built.
 
     def _value(self, bound: Bound) -> ir.Value:
-        return self._keep(build.index(bound)) if isinstance(bound, int) else bound
+        return self.keep(build.index(bound)) if isinstance(bound, int) else bound
 
     def value(self, bound: Bound) -> ir.Value:
         """An SSA value for `bound`, before the loop."""
@@ -285,23 +293,26 @@ class TileSets(SetsOfTiles):
     def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
         """The element of an integer tensor, loaded before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            return self._keep(self._extract(tensor, [self.of_form(at) for at in position]))
+            return self.keep(self._extract(tensor, [self.of_form(at) for at in position]))
+
+    def number(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
+        """The same, as it counts by itself."""
+        found = self.extract(tensor, position)
+        with ir.InsertionPoint(self.loop), self.loop.location:
+            return alone(found, self.keep)
 
     def extreme(self, tensor: ir.Value, position: Sequence[Index], along: int, size: Index, sign: int) -> ir.Value:
         """The largest (sign 1) or the least of `size` elements of an integer tensor, looked for before the loop."""
         element = tensor.type.element_type
-        worst = -(2**63) if isinstance(element, ir.IndexType) else -(1 << (element.width - 1))
-        combine = arith.maxsi if sign > 0 else arith.minsi
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
             start = [self.of_form(at) for at in position]
             bounds = [self._value(0), self.of_form(size), self._value(1)]
-            first = self._keep(build.constant(element, worst if sign > 0 else -worst - 1))
-            scan = scf.ForOp(*bounds, [first])
+            scan = scf.ForOp(*bounds, [self.keep(first(element, sign))])
             with ir.InsertionPoint(scan.body):
                 start[along] = arith.addi(start[along], scan.induction_variable)
-                found = self._extract(tensor, start)
-                scf.YieldOp([combine(scan.inner_iter_args[0], found)])
-            return self._keep(scan.results[0])
+                found = extreme(self._extract(tensor, start), sign, width_of(element))
+                scf.YieldOp([extremum(element, sign)(scan.inner_iter_args[0], found)])
+            return self.keep(scan.results[0])
 
     def of_form(self, form: Index) -> ir.Value:
         """The value of a form of values that are visible before the loop; at the insertion point."""
@@ -310,12 +321,50 @@ class TileSets(SetsOfTiles):
     def _extract(self, tensor: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
         return ir.Operation.create("tensor.extract", [tensor.type.element_type], [tensor, *indices]).result
 
-    def erase_unused(self) -> None:
+    def at_the_end(self, emit: Callable[[], None], behind: int = 0) -> None:
+        """Lets `emit` run once it is known what is used: `behind` all of a lower number."""
+        self._deferred.append((behind, emit))
+
+    def hold(self, values: Sequence[ir.Value]) -> None:
+        """Keeps what is not used yet, until `release`."""
+        self._held += values
+
+    def release(self, values: Sequence[ir.Value]) -> None:
+        for value in values:
+            self._held.remove(value)
+
+    def finish(self) -> None:
+        """Erases what nothing uses, and has the rest computed. The loop, and what is in its place, is still there."""
+        self._erase_unused()
+        for _, emit in sorted(self._deferred, key=lambda one: one[0]):
+            emit()
+            self._erase_unused()
+        self._deferred = []
+
+    def _erase_unused(self) -> None:
+        kept = []
         for op in reversed(self._built):
-            if not any(True for r in op.results for _ in r.uses):
+            if any(True for r in op.results for _ in r.uses) or any(r in self._held for r in op.results):
+                kept.append(op)
+            else:
                 op.erase()
-        self._built = []
+        self._built = kept[::-1]
         self._extrema, self._below, self._above = {}, {}, {}  # some of which are gone
+
+
+def extremum(element: ir.Type, sign: int) -> Callable[[ir.Value, ir.Value], ir.Value]:
+    """Emits the larger of two integers (sign 1), or the lesser; of bits as 0 and 1."""
+    if element == ir.IntegerType.get_signless(1):
+        return arith.maxui if sign > 0 else arith.minui
+    return arith.maxsi if sign > 0 else arith.minsi
+
+
+def as_index(value: ir.Value) -> ir.Value:
+    """A number that was loaded as an index; of a bit 0 or 1."""
+    if isinstance(value.type, ir.IndexType):
+        return value
+    is_bit = value.type == ir.IntegerType.get_signless(1)
+    return (arith.index_castui if is_bit else arith.index_cast)(ir.IndexType.get(), value)
 
 
 def _is_positive(value: ir.Value) -> bool:

@@ -13,45 +13,16 @@ becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, scf, tensor
-from ..rewriting import ancestors
-from ..slices import Size, forall_bounds, insert_parallel
+from ..slices import insert_parallel
+from .before_loops import BeforeLoops, Steps
 from .loaded_masks import LoadedMask, Test, by_mask, emit_tests
 from .mark_few_rows import mark_as
-from .tile_sets import Bound, TileSets
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What an induction variable counts through."""
-
-    variable: ir.Value
-    low: int
-    high: Bound
-    step: int
-
-    @property
-    def count(self) -> int | None:
-        return -(-(self.high - self.low) // self.step) if isinstance(self.high, int) else None
-
-    def size(self) -> Size:
-        """The count; emitted here, if it is not known."""
-        if self.count is not None:
-            return self.count
-        return self._apply(ir.AffineExpr.get_ceil_div(ir.AffineExpr.get_dim(0) - self.low, self.step), self.high)
-
-    def place(self, at: ir.Value) -> ir.Value:
-        """The number of the iteration in which the variable is `at`; emitted here."""
-        return self._apply(ir.AffineExpr.get_floor_div(ir.AffineExpr.get_dim(0) - self.low, self.step), at)
-
-    @staticmethod
-    def _apply(expression: ir.AffineExpr, value: ir.Value) -> ir.Value:
-        map_ = ir.AffineMapAttr.get(ir.AffineMap.get(1, 0, [expression]))
-        return ir.Operation.create("affine.apply", [ir.IndexType.get()], [value], {"map": map_}).result
+from .tile_sets import TileSets
 
 
 @dataclass(frozen=True)
@@ -68,51 +39,33 @@ class Table:
 
 def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
     """Tables of those tests that are worth it, before the parallel loop around the loop of `sets`."""
-    forall = next((a for a in ancestors(sets.loop) if a.name == "scf.forall"), None)
+    before = BeforeLoops(sets.loop)
+    forall = before.forall
     if forall is None or not isinstance(sets.low, int) or not isinstance(sets.step, int):
         return {}
     inner = Steps(sets.variable, sets.low, sets.high, sets.step)
     found: dict[Test, Table] = {}
     for mask, of_mask in by_mask(tests).items():
-        loops = _loops_of(mask, inner, forall)
+        loops = _loops_of(mask, inner, before)
         if loops is not None:
             with ir.InsertionPoint(forall), forall.location:
                 found.update(_tabulated(of_mask, loops, inner, forall))
     return found
 
 
-def _loops_of(mask: LoadedMask, inner: Steps, forall: ir.Operation) -> list[Steps] | None:
-    """The loops of `forall` that the mask depends on, if there are others, and it has rows."""
-    around = _steps(forall)
+def _loops_of(mask: LoadedMask, inner: Steps, before: BeforeLoops) -> list[Steps] | None:
+    """The parallel loops that the mask depends on, if there are others, and it has rows."""
+    around = before.counted
     forms = [*mask.position, *(form for _, found in mask.extents for form in found)]
     used = {v for form in forms for v, _ in form.terms}
     own = [s for s in around or [] if s.variable in used]
     known = [s.variable for s in own] + [inner.variable]
-    before = _outside(forall)
-    if around is None or not own or not before(mask.tensor) or not all(v in known or before(v) for v in used):
+    if around is None or not own or not before.has(mask.tensor) or not all(v in known or before.has(v) for v in used):
         return None
-    if not all(isinstance(s.high, int) or before(s.high) for s in [*own, inner]):
+    if not all(isinstance(s.high, int) or before.has(s.high) for s in [*own, inner]):
         return None
     has_rows = any(d != mask.along for d, _ in mask.extents)
     return own if has_rows and any(s.count != 1 for s in around if s not in own) else None
-
-
-def _outside(forall: ir.Operation) -> Callable[[ir.Value], bool]:
-    """Whether a value is there before the loop."""
-    blocks = [a.block for a in (forall, *ancestors(forall)) if a.parent is not None]
-
-    def before(value: ir.Value) -> bool:
-        return (value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block) in blocks
-
-    return before
-
-
-def _steps(forall: ir.Operation) -> list[Steps] | None:
-    """None where one starts, or steps, by what is known at run time only."""
-    lows, highs, steps = forall_bounds(forall)
-    if not all(isinstance(v, int) for v in (*lows, *steps)):
-        return None
-    return [Steps(*one) for one in zip(forall.opview.induction_variables, lows, highs, steps, strict=False)]
 
 
 def _tabulated(tests: list[Test], own: list[Steps], inner: Steps, forall: ir.Operation) -> dict[Test, Table]:

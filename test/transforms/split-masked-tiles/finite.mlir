@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --canonicalize --cse --parallel-loops --defer-division --split-masked-tiles --canonicalize --remarks 2>&1 | FileCheck %s
-// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --canonicalize --cse --parallel-loops --split-masked-tiles="from-data=false" | FileCheck %s --check-prefix=INFINITE
+// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --canonicalize --cse --parallel-loops --split-masked-tiles="tests=false" | FileCheck %s --check-prefix=INFINITE
 
 // A row that is masked as a whole is the mean of all values: tiles of masked scores come last, and count if need be.
 

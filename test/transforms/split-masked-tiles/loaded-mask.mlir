@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --split-masked-tiles --canonicalize --cse | FileCheck %s
-// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --split-masked-tiles="from-data=false" | FileCheck %s --check-prefix=WHOLE
+// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --split-masked-tiles="tests=false" | FileCheck %s --check-prefix=WHOLE
 
 // The mask is an array: each tile is looked at. It is skipped where no element is live, and computed without the mask
 // where all are.

@@ -1,16 +1,17 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --split-masked-tiles --canonicalize --cse | FileCheck %s
 
 // Where each query's keys start is loaded: the least start of a tile's queries says where its first keys are, the
-// greatest one from where on all of its keys are live.
+// greatest one from where on all of its keys are live. Both are found for all tiles before the loop.
 
 // CHECK-LABEL: func.func @masked
+// CHECK:      %[[EXTREMES:.*]]:2 = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs({{.*}} : tensor<4xi32>, tensor<4xi32>)
+// CHECK:        tensor.extract %arg3
+// CHECK:        arith.maxsi
+// CHECK:        arith.minsi
 // CHECK:      scf.forall (%[[Q:.*]]) =
-// CHECK:        %[[BOUND:.*]] = scf.for %{{.*}} = %c0 to %c16 step %c1 iter_args
-// CHECK:          tensor.extract %arg3
-// CHECK:          arith.{{max|min}}si
-// CHECK:        scf.for %{{.*}} = %c0 to %c16 step %c1 iter_args
-// CHECK:          tensor.extract %arg3
-// CHECK:          arith.{{max|min}}si
+// CHECK:        %[[TILE:.*]] = affine.apply #{{.*}}(%[[Q]])
+// CHECK-DAG:    tensor.extract %[[EXTREMES]]#0[%[[TILE]]]
+// CHECK-DAG:    tensor.extract %[[EXTREMES]]#1[%[[TILE]]]
 // CHECK:        %[[A:.*]]:3 = scf.for %{{.*}} step %c32 iter_args
 // CHECK:          arith.cmpi
 // CHECK:          linalg_ext.softmax

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
+from ...online.before_loops import SMALL
 from ...passes import Pass, option, warn
 from ...rewriting import ops_in
 from ..initial_values import filled_with, find_fills, find_starts, is_fill
@@ -90,6 +91,7 @@ def _checked(generic: ir.Operation) -> Structured | None:
         structured = Structured(generic)
         check_body(structured)
     except Unsupported as reason:
-        warn(generic, f"runs as scalar loops: {reason}")
+        if SMALL not in generic.attributes:
+            warn(generic, f"runs as scalar loops: {reason}")
         return None
     return structured

@@ -249,7 +249,8 @@ def _goes_round(loop: ir.Operation) -> bool:
 
 
 def _combiner(op: ir.Operation) -> str:
-    return REDUCTIONS[str(op.attributes["op"]).split()[-1].rstrip(">")]
+    known = INTEGER_REDUCTIONS if isinstance(op.results[0].type, ir.IntegerType) else REDUCTIONS
+    return known[str(op.attributes["op"]).split()[-1].rstrip(">")]
 
 
 def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:
@@ -259,7 +260,8 @@ def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:
     return value
 
 
-# Of reductions over threads, on floats.
+# Of reductions over threads.
+INTEGER_REDUCTIONS = {"add": "arith.addi", **{kind: f"arith.{kind}" for kind in ("maxsi", "minsi")}}
 REDUCTIONS = {
     "add": "arith.addf",
     "mul": "arith.mulf",

@@ -138,8 +138,18 @@ def permuted(one: ir.Value, other: ir.Value, selector: ir.Value | int) -> ir.Val
     return asm(text, "=r" + ",r" * len(operands), operands, [i32()], effects=False)[0]
 
 
+def _halves(value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The lower and upper 32 bits."""
+    high = create("llvm.lshr", value.type, value, constant(value.type, 32))
+    return create("llvm.trunc", i32(), value), create("llvm.trunc", i32(), high)
+
+
 def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
     """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits."""
+    if value.type == ir.IntegerType.get_signless(64):
+        halves = [shuffled(half, kind, operand) for half in _halves(value)]
+        low, high = (create("llvm.zext", value.type, half) for half in halves)
+        return create("llvm.or", value.type, create("llvm.shl", value.type, high, constant(value.type, 32)), low)
     attribute = ir.Attribute.parse(f"#nvvm<shfl_kind {kind}>")
     mask, clamp = constant(i32(), -1), constant(i32(), 31)
     return create("nvvm.shfl.sync", value.type, mask, value, constant(i32(), operand), clamp, kind=attribute)

@@ -11,6 +11,7 @@ from ....dialects.tiling.structured import dim_position
 from ...donated import donated_arguments, tell_of_vain_ones
 from ...extents import size_value
 from ...graph import ancestor_in
+from ...online.before_loops import SMALL
 from ...passes import Pass, PassError, option, warn, warn_slow
 from ...rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
 from ...slices import slice_offsets
@@ -192,7 +193,7 @@ class _Part(ElementBody):
         self.constants: dict[ir.Value, None] = {}  # tensors
         self.sizes = [self._size(d) for d in range(len(self.kinds))]
         steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
-        if steps > SLOW_STEPS and self.lanes is None:
+        if steps > SLOW_STEPS and self.lanes is None and SMALL not in self.op.attributes:
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
             tell = warn_slow if self.reduced else warn
             tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")

@@ -3,6 +3,9 @@
 A thread that has a row to itself reads an element at a time, and its neighbours read as far away as rows are long: of
 each 32 bytes that come from memory a load takes one element, and they are gone from the cache before the next one asks.
 Threads beside each other that share a row read it in pieces of 16 bytes, two of which they ask for at once.
+
+Where there are few results, rows are shared whatever they are made of: most threads would have nothing to do, and the
+others wait for what they read step by step.
 """
 
 from __future__ import annotations
@@ -19,14 +22,15 @@ from ...splats import filled_with, is_constant_tensor
 from ..alignment import CHUNK
 from ..axes import DYNAMIC, is_first, kept_dims
 from ..elements import byte_width
-from ..reductions import NEUTRAL
+from ..reductions import INTEGERS, NEUTRAL, neutral
 
 WARP = 32
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
+FEW_RESULTS = 4096  # which threads of their own would keep few multiprocessors busy
 LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all of the lines that they touch
 
 # What gpu.subgroup_reduce calls the combiners.
-KINDS = {"arith.addf": "add", "arith.mulf": "mul"}
+KINDS = {"arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class RowLanes:
 
     @property
     def neutral(self) -> list[float]:
-        return [NEUTRAL[c.name] for c in self.combiners]
+        return [neutral(c.name, c.results[0].type) for c in self.combiners]
 
     def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
         """The sums of what the threads of a row have, in all of them."""
@@ -70,7 +74,7 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
     """How the rows of a linalg.generic are shared; None where a thread has to compute each result alone."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
     reduced = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
-    combiners = [c for c in (combiner_of(op, number) for number in range(len(op.results))) if c is not None]
+    combiners = [c for c in (_in_lanes(op, number) for number in range(len(op.results))) if c is not None]
     if not reduced or len(combiners) < len(op.results):
         return None
     loop, along, extent = reduced[-1], [], DYNAMIC
@@ -85,17 +89,33 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
         extent = value.type.shape[-1]
         if not isinstance(value.type.element_type, (ir.FloatType, ir.IntegerType)) or extent == DYNAMIC:
             return None
-        if filled_with(value) is None:
+        if filled_with(value) is None and any(True for _ in op.regions[0].blocks[0].arguments[number].uses):
             along.append(number)
     read = [op.operands[number] for number in along]
-    if not any(len(maps[number].results) == len(iterator_types(op)) for number in along):
+    width = 1
+    if any(len(maps[number].results) == len(iterator_types(op)) for number in along):
+        if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
+            return None
+        width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
+    elif _may_be_many(op) or len(reduced) > 1:
         return None  # rows are read again for other results, as of a matmul, and come from the cache
-    if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
-        return None
-    width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
     pieces = extent // width
     lanes = min(WARP, 1 << max(pieces // AHEAD, 1).bit_length() - 1)
     return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
+
+
+def _may_be_many(op: ir.Operation) -> bool:
+    """Whether there are more than few results, for all that is known."""
+    shape = op.results[0].type.shape
+    return DYNAMIC in shape or math.prod(shape) > FEW_RESULTS
+
+
+def _in_lanes(op: ir.Operation, number: int) -> ir.Operation | None:
+    """As `combiner_of`, of integers, too."""
+    combiner = sole_combiner(op, number)
+    if combiner is not None and combiner.name in INTEGERS:
+        return combiner if str(combiner.results[0].type) in ("i32", "i64") else None
+    return combiner_of(op, number)
 
 
 def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:

@@ -10,7 +10,7 @@ from ....dialects.tiling.structured import indexing_maps
 from ...equivalence import is_same, is_same_value
 from ...passes import Pass, remark
 from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
-from ..masking import LOWEST, is_rising_line, masks, modifies_first, unmasked, yielded
+from ..masking import LOWEST, is_rising_line, masks, modifies_first, say_what_is_dead, unmasked, yielded
 from .bulk_copies import bulk_copies
 
 
@@ -29,8 +29,9 @@ class JoinLoops(Pass):
           …
 
     Each of two short loops would fill and drain a pipeline of its own; a branch that is the same for a whole block
-    costs an instruction. A mask may as well stand before a scale by a positive number, which can then become part of
-    what follows. For kernels whose loads the copy engine does, which are pipelined deeper (``specialize-warps``).
+    costs an instruction. What is computed for the mask alone, such as tiles that are loaded for it, goes to the branch,
+    too. A mask may as well stand before a scale by a positive number, which can then become part of what follows. For
+    kernels whose loads the copy engine does, which are pipelined deeper (``specialize-warps``).
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -39,6 +40,8 @@ class JoinLoops(Pass):
                 continue
             loops = [o for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
             for chain in _chains(loops):
+                for mask in (op for loop in chain for op in ops_in(loop, "linalg.generic") if modifies_first(op)):
+                    say_what_is_dead(mask)  # as `split-scales` said it, if canonicalize has undone that
                 plain = min(chain, key=_work)
                 found = [_masks(loop, plain) for loop in chain]
                 if None not in found:
@@ -103,11 +106,12 @@ def _is_plain(op: ir.Operation, name: str) -> bool:
 @dataclass
 class _Mask:
     """`op`, in a loop, makes −inf of some elements of what is `value` in the plain loop, or another `number`. `known`:
-    its values there."""
+    its values there; `needs`: what is computed for it, and others, in that loop alone."""
 
     op: ir.Operation
     value: ir.Value
     known: Values
+    needs: list[ir.Operation]
 
     @property
     def number(self) -> float:
@@ -128,6 +132,7 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
     """What a loop masks that the plain one does not; None if it differs in more than that."""
     known: Values = dict(zip(for_body(loop).arguments, for_body(plain).arguments, strict=True))
     found: list[_Mask] = []
+    own: list[ir.Operation] = []  # what the plain loop does not compute
     waiting = ops_of(for_body(plain))
     for op in ops_of(for_body(loop)):
         model = waiting[0] if waiting else None
@@ -137,15 +142,26 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
             continue
         value = _masked_value(op, model, known)
         if value is None:
-            return None
-        mask = _Mask(op, value, known)
+            if not len(op.results) or (len(op.regions) and op.name != "linalg.generic"):
+                return None
+            own.append(op)
+            continue
+        mask = _Mask(op, value, known, [other for other in own if _reaches(other, op)])
         found.append(mask)
         if model is not None and _is_alike(op, model, known) and not mask.is_alone:
             known[op.results[0]] = model.results[0]
             waiting.pop(0)
         else:
             known[op.results[0]] = value
-    return found if not waiting else None
+    takers = [*own, *(mask.op for mask in found)]
+    is_own = all(u.owner.operation in takers for op in own for r in op.results for u in r.uses)
+    return found if is_own and not waiting else None
+
+
+def _reaches(op: ir.Operation, user: ir.Operation) -> bool:
+    """Whether what `user` computes depends on `op`, of the same block."""
+    makers = [m for v in user.operands if (m := defining_op(v)) is not None and m.block == op.block]
+    return any(maker == op or _reaches(op, maker) for maker in makers)
 
 
 def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
@@ -216,7 +232,7 @@ class _Join:
         found = [(i, m) for i, masks in enumerate(self.masks) for m in masks if m.value == value]
         while found:
             first = found[0][1]
-            alike = [(i, m) for i, m in found if is_same(m.op, first.op, _renamed(m.known, first.known))]
+            alike = [(i, m) for i, m in found if _mask_alike(m, first)]
             self._branch(first, [i for i, _ in alike], induction)
             found = [pair for pair in found if pair not in alike]
 
@@ -233,7 +249,8 @@ class _Join:
     def _masked(self, mask: _Mask, value: ir.Value) -> ir.Value:
         """`value` with the mask, and nothing else that its op does."""
         own = {theirs: self.values.get(plain, plain) for theirs, plain in mask.known.items()}
-        copy_op(mask.op, own)
+        for op in (*mask.needs, mask.op):
+            copy_op(op, own)
         masked = own[mask.op.results[0]]
         op = defining_op(masked)
         op.operands[0] = value
@@ -252,6 +269,18 @@ class _Join:
             inside = arith.andi(above, below) if above is not None and below is not None else above or below
             found = inside if found is None else arith.ori(found, inside)
         return found
+
+
+def _mask_alike(a: _Mask, b: _Mask) -> bool:
+    """Whether masks of two loops do the same, by the same."""
+    known = _renamed(a.known, b.known)
+    if len(a.needs) != len(b.needs):
+        return False
+    for op, other in zip(a.needs, b.needs, strict=True):
+        if not is_same(op, other, known):
+            return False
+        known.update(zip(op.results, other.results, strict=True))
+    return is_same(a.op, b.op, known)
 
 
 def _renamed(known: Values, other: Values) -> Values:

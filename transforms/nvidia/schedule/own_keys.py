@@ -99,8 +99,8 @@ class OwnKeys:
 
     @functools.cached_property
     def _of_bounds(self) -> Slice:
-        """What depends on the bounds; a number is none of the loop's own."""
-        return Slice(*(v for v in (self.lower, self.upper) if constant_value(v) is None))
+        """What depends on the bounds; a number is none of the loop's own, nor is an argument, as the number of keys."""
+        return Slice(*(v for v in (self.lower, self.upper) if defining_op(v) is not None and constant_value(v) is None))
 
     @property
     def apart(self) -> int:

@@ -99,7 +99,7 @@ class _Kernel:
     def _body(body: list[ir.Operation], values: Values, flags: ir.Value | None, count: ir.Value, retry: bool) -> None:
         """One tile, but for what is done again; or that alone."""
         for op in body:
-            tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.operands, *op.results))
+            tiles = any(isinstance(v.type, ir.RankedTensorType) for v in (*op.operands, *op.results))
             if op.name == "tile.any":
                 if retry:
                     raised = RaisedOp(flags, count, result=op.results[0].type).result

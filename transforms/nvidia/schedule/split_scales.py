@@ -8,7 +8,7 @@ from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
 from ....dialects.tiling.structured import indexing_maps, iterator_types
 from ...attention import is_matmul
-from ...copying import without_inputs
+from ...copying import with_operands, without_inputs
 from ...passes import Pass
 from ...rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
 from ..masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
@@ -28,8 +28,8 @@ class SplitScales(Pass):
     the product could not become part of what follows. The same with s · 0.18 + p, where p is a position, a number times
     an integer that is computed from indices (ALiBi). For kernels whose loads the copy engine does, where the mask may
     get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
-    hide behind the functions. A mask that says which scores live (as torch's do) says which are dead: one form for the
-    passes after this one.
+    hide behind the functions. A mask that says which scores live (as torch's do) says which are dead, and scores are
+    the first input: one form for the passes after this one.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -37,9 +37,10 @@ class SplitScales(Pass):
             if bulk_copies(kernel):
                 for inner in ops_in(kernel, "linalg.generic"):
                     if _is_elementwise(inner):
-                        say_what_is_dead(inner)
-                        say_what_is_dead(inner, 0.0)
-                        _split(inner)
+                        scores_first = _with_scores_first(inner)
+                        say_what_is_dead(scores_first)
+                        say_what_is_dead(scores_first, 0.0)
+                        _split(scores_first)
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -51,6 +52,28 @@ def _is_elementwise(op: ir.Operation) -> bool:
     identity = ir.AffineMap.get_identity(2)
     fits = layout_of(kind) == "fragment" and str(kind.element_type) == "f32" and indexing_maps(op)[-1] == identity
     return fits and not list(op.regions[0].blocks[0].arguments[len(op.operands) - 1].uses)
+
+
+def _with_scores_first(op: ir.Operation) -> ir.Operation:
+    """`op`, or one in its place, whose first input is a tile of the result's kind, if there is one."""
+    count = len(op.operands) - 1
+    maps, kinds = indexing_maps(op), [v.type for v in op.operands]
+    fitting = [i for i in range(count) if kinds[i] == kinds[-1] and maps[i] == maps[-1]]
+    if not fitting or fitting[0] == 0:
+        return op
+    order = [fitting[0], *(i for i in range(count) if i != fitting[0]), count]
+    body = op.regions[0].blocks[0]
+    given = list(body.arguments)
+    for i in order:
+        given[i].replace_all_uses_with(body.add_argument(given[i].type, op.location))
+    for _ in given:
+        body.erase_argument(0)
+    with ir.InsertionPoint(op), op.location:
+        inputs = [op.operands[i] for i in order[:-1]]
+        new = with_operands(op, inputs, [op.operands[count]], [maps[i] for i in order], op.attributes["iterator_types"])
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()
+    return new
 
 
 def _split(op: ir.Operation) -> None:
