@@ -136,12 +136,15 @@ def inputs_of(graph, factor, seed):
     return inputs
 
 
+FACTORS = {0: -1, 3: -3 * 10**8}  # of numbers of documents: also such whose differences have more than 32 bits
+
+
 def reordered(graph, inputs, seed):
     """Documents whose numbers are in another order, or are repeated; padding at both ends, or at none."""
     rng, (*inputs, numbers) = np.random.default_rng(seed), inputs
     if graph.documents:
         how = seed % 4
-        numbers = rng.permuted(numbers, axis=1) if how == 1 else numbers % 2 if how == 2 else numbers * -(10**how)
+        numbers = rng.permuted(numbers, axis=1) if how == 1 else numbers % 2 if how == 2 else numbers * FACTORS[how]
     else:
         start, end = np.sort(rng.integers(0, graph.keys + 1, (2, graph.batch, 1)), axis=0)
         j = np.arange(graph.keys)

@@ -1,9 +1,9 @@
-"""Loaded numbers as they count where tiles are compared: differences of any would overflow, here or in the graph.
+"""Loaded numbers as they count where tiles are compared: sums of any would overflow, in the graph, or where an index
+has 32 bits (on GPUs).
 
-A number that is far from 0 (an eighth of what its type holds) counts as the largest of all where the largest is looked
-for, and as the least where that is: nothing is concluded of it, as a graph's own sum of it may be anything, and sums
-of others are what they seem. Of numbers of 64 bits these stay so small that no sum of a few overflows. A number that
-stands alone counts as no further than between both.
+A number that is far from 0 counts as the largest of all where the largest is looked for, and as the least where that
+is: nothing is concluded of it. Sums of others, of positions and sizes are what they seem. A number that stands alone
+counts as no further than between both; two of these are not compared (`TileConditions`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 
-FAR, BETWEEN, BEYOND = 1 << 56, 1 << 58, 1 << 60
+FAR, BETWEEN, BEYOND = 1 << 28, 1 << 29, 3 << 28  # of 32 bits and more; twice the last, and a position, fit in 32
 
 
 def first(kind: ir.Type, sign: int) -> ir.Value:
     """What the search for the largest number starts from (sign 1), or for the least."""
-    return build.constant(kind, -sign * FAR) if _is_long(kind) else _neutral(kind, sign)
+    return build.constant(kind, -sign * FAR) if width_of(kind) >= 32 else _neutral(kind, sign)
 
 
 def extreme(number: ir.Value, sign: int, width: int) -> ir.Value:
     """A number, loaded with so many bits, as it counts for the largest one (sign 1), or for the least."""
     if width == 1:
         return number
-    far = FAR if width > 32 else 1 << (width - 3)
-    beyond = BEYOND if width > 32 else (1 << (number.type.width - 1)) - 1
+    far = FAR if width >= 32 else 1 << (width - 3)
+    beyond = min(BEYOND, (1 << (width_of(number.type) - 1)) - 1)
     low, high, counted = (build.constant(number.type, n) for n in (-far, far, sign * beyond))
     is_below, is_above = (
         arith.cmpi(predicate, number, limit)
@@ -41,14 +41,10 @@ def width_of(kind: ir.Type) -> int:
 
 def alone(number: ir.Value, keep: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """A number as it counts by itself; `keep` is told of each op."""
-    if not _is_long(number.type):
+    if width_of(number.type) < 32:
         return number
     low, high = (keep(build.constant(number.type, n)) for n in (-BETWEEN, BETWEEN))
     return keep(arith.minsi(keep(arith.maxsi(number, low)), high))
-
-
-def _is_long(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.IndexType) or kind.width > 32
 
 
 def _neutral(kind: ir.IntegerType, sign: int) -> ir.Value:

@@ -186,6 +186,8 @@ class TileConditions:
             if form.coefficient(atom) > 0:
                 return self._not_positive(rest + atom.form - (atom.divisor - 1))
             return self._not_positive(rest - atom.form)
+        if self.forms.compares_alone(form):
+            return self.unknown
         always, never = self.sets.none, self.sets.none
         for extreme in self.forms.extremes(form, 1):
             always = self.sets.union(always, self._tiles(extreme))

@@ -134,6 +134,10 @@ class TileForms:
             self._loaded[key] = self.loads.number(tensor, position)
         return Index.of(self._loaded[key])
 
+    def compares_alone(self, form: Index) -> bool:
+        """Whether a form is of several numbers that stand alone, which are no more than about what they were."""
+        return sum(any(v == atom for v in self._loaded.values()) for atom, _ in form.terms) > 1
+
     def fails(self, test: Test) -> Index | None:
         """A form that is 0 at most where a test holds for all of a tile of a mask, of which there is a table then."""
         return self._tables.fails(test)

@@ -138,7 +138,7 @@ class TileScans:
                 key = scan.form, scan.holds
                 if key not in conditions:
                     predicate = arith.CmpIPredicate.sle if scan.holds else arith.CmpIPredicate.sgt
-                    is_so = arith.cmpi(predicate, self._value(scan.form, moved), build.index(0))
+                    is_so = arith.cmpi(predicate, self._sum(scan.form, moved), build.constant(_wide(), 0))
                     conditions[key] = arith.andi(is_tile, is_so)
                 combine = {FIRST: arith.minsi, END: arith.maxsi, COUNT: arith.addi}[what]
                 own_number = {FIRST: tile, END: arith.addi(tile, one), COUNT: one}[what]
@@ -149,10 +149,18 @@ class TileScans:
         maps = [build.projection(n + 1, [n]), *[build.projection(n + 1, range(n))] * len(used)]
         return mark_small(build.generic([span], starts, maps, [build.PARALLEL] * n + [build.REDUCTION], combined))
 
+    def _sum(self, form: Index, moved: dict[ir.Value, ir.Value]) -> ir.Value:
+        """A form of numbers that may be far from 0."""
+        found = build.constant(_wide(), form.const)
+        for atom, c in form.terms:
+            value = self._looked_up(atom, moved) if isinstance(atom, OfTile) else self._before.copied(atom, moved)
+            found = arith.addi(found, arith.muli(_as_wide(value), build.constant(_wide(), c)))
+        return found
+
     def _value(self, form: Index, moved: dict[ir.Value, ir.Value]) -> ir.Value:
         found = build.index(form.const)
         for atom, c in form.terms:
-            value = self._looked_up(atom, moved) if isinstance(atom, OfTile) else self._before.copied(atom, moved)
+            value = self._before.copied(atom, moved)
             found = arith.addi(found, arith.muli(as_index(value), build.index(c)))
         return found
 
@@ -169,6 +177,18 @@ def _most_tiles(forms: Sequence[Index]) -> ir.Value | int:
     """A number of tiles that no loop exceeds: that of a table, which has one for each."""
     atom = next(atom for form in forms for atom, _ in form.terms if isinstance(atom, OfTile))
     return build.mixed_size(atom.table, atom.along)
+
+
+def _wide() -> ir.Type:
+    return ir.IntegerType.get_signless(64)
+
+
+def _as_wide(value: ir.Value) -> ir.Value:
+    if isinstance(value.type, ir.IndexType):
+        return arith.index_cast(_wide(), value)
+    if value.type == _wide():
+        return value
+    return (arith.extui if value.type.width == 1 else arith.extsi)(_wide(), value)
 
 
 def _number() -> ir.Type:

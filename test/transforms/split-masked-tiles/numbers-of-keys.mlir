@@ -9,10 +9,10 @@
 // CHECK-LABEL: func.func @documents
 // CHECK:         %[[QUERIES:.*]]:2 = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]} ins(%{{.*}} : tensor<16xi1>) outs(%{{.*}}, %{{.*}} : tensor<2x8xi32>, tensor<2x8xi32>)
 // CHECK:           tensor.extract %arg3[
-// CHECK-NEXT:      %[[BELOW:.*]] = arith.cmpi slt, %[[NUMBER:.*]], %c-536870912_i32
-// CHECK-NEXT:      %[[ABOVE:.*]] = arith.cmpi sgt, %[[NUMBER]], %c536870912_i32
+// CHECK-NEXT:      %[[BELOW:.*]] = arith.cmpi slt, %[[NUMBER:.*]], %c-268435456_i32
+// CHECK-NEXT:      %[[ABOVE:.*]] = arith.cmpi sgt, %[[NUMBER]], %c268435456_i32
 // CHECK-NEXT:      %[[FAR:.*]] = arith.ori %[[BELOW]], %[[ABOVE]]
-// CHECK-NEXT:      %[[MOST:.*]] = arith.select %[[FAR]], %c2147483647_i32, %[[NUMBER]]
+// CHECK-NEXT:      %[[MOST:.*]] = arith.select %[[FAR]], %c805306368_i32, %[[NUMBER]]
 // CHECK:           arith.maxsi %{{.*}}, %[[MOST]]
 // CHECK:           arith.minsi
 // CHECK:         %[[KEYS:.*]]:2 = linalg.generic {{.*}} ins(%{{.*}} : tensor<32xi1>) outs(%{{.*}}, %{{.*}} : tensor<2x4xi32>, tensor<2x4xi32>)
@@ -149,8 +149,8 @@ func.func @padding(%q: tensor<2x128x8xf32>, %k: tensor<2x8x128xf32>, %v: tensor<
 // they were further: differences do not overflow.
 
 // CHECK-LABEL: func.func @dynamic
-// CHECK-DAG:     %[[FAR:.*]] = arith.constant 72057594037927936 : i64
-// CHECK-DAG:     %[[BEYOND:.*]] = arith.constant 1152921504606846976 : i64
+// CHECK-DAG:     %[[FAR:.*]] = arith.constant 268435456 : i64
+// CHECK-DAG:     %[[BEYOND:.*]] = arith.constant 805306368 : i64
 // CHECK:         %[[COUNT:.*]] = affine.max #{{.*}}()[%{{.*}}]
 // CHECK:         %[[KEYS:.*]]:2 = linalg.generic {{.*}} ins(%{{.*}} : tensor<32xi1>) outs(%{{.*}}, %{{.*}} : tensor<2x?xi64>, tensor<2x?xi64>)
 // CHECK:           %[[AT:.*]] = arith.minsi

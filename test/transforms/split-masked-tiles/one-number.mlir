@@ -8,13 +8,13 @@
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #none = affine_map<(d0, d1) -> ()>
 
-// The loop over keys ends where the number or the queries of the tile say, whichever is later. Of 64 bits it counts as
+// The loop over keys ends where the number or the queries of the tile say, whichever is later. It counts as
 // one with which nothing overflows.
 // CHECK-LABEL: func.func @prefix
 // CHECK:         scf.for
 // CHECK:           %[[N:.*]] = tensor.extract %{{.*}}[%c0] : tensor<1xi64>
-// CHECK:           %[[ABOVE:.*]] = arith.maxsi %[[N]], %c-288230376151711744_i64
-// CHECK:           %[[BETWEEN:.*]] = arith.minsi %[[ABOVE]], %c288230376151711744_i64
+// CHECK:           %[[ABOVE:.*]] = arith.maxsi %[[N]], %c-536870912_i64
+// CHECK:           %[[BETWEEN:.*]] = arith.minsi %[[ABOVE]], %c536870912_i64
 // CHECK:           arith.index_cast %[[BETWEEN]] : i64 to index
 // CHECK:           scf.for %{{.*}} = %c0 to
 func.func @prefix(%q: tensor<64x16xf32>, %k: tensor<96x16xf32>, %v: tensor<96x16xf32>, %n: tensor<1xi64>) -> tensor<64x16xf32> {

@@ -6,7 +6,8 @@
 
 // CHECK:      scf.forall (%[[B:.*]], %[[H:.*]], %[[Q:.*]]) =
 // CHECK:        %[[N:.*]] = tensor.extract %arg3[%[[B]]] : tensor<2xi32>
-// CHECK:        arith.index_cast %[[N]] : i32 to index
+// CHECK:        %[[NEAR:.*]] = arith.minsi
+// CHECK:        arith.index_cast %[[NEAR]] : i32 to index
 // CHECK:        %[[A:.*]]:3 = scf.for
 // CHECK:          arith.cmpi
 // CHECK:          linalg_ext.softmax
