@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..rewriting import ancestors, copy_op, defining_op
+from ..copying import copy_needed
+from ..rewriting import ancestors, defining_op
 from ..slices import Size, forall_bounds
 from .tile_sets import Bound
 
@@ -125,14 +126,7 @@ class BeforeLoops:
     def copied(self, value: ir.Value, moved: dict[ir.Value, ir.Value]) -> ir.Value:
         """A number, computed again at the insertion point; `moved`: what stands in the place of counters of loops, and
         of what is here already."""
-        if value in moved or self.has(value):
-            return moved.get(value, value)
-        op = defining_op(value)
-        assert op is not None, "no counter that is needed"
-        for operand in op.operands:
-            self.copied(operand, moved)
-        copy_op(op, moved)
-        return moved[value]
+        return copy_needed(value, moved, lambda op: not self.has(op.results[0]))
 
 
 SMALL = "small"  # of a structured op: it is of whole tiles, few elements, and may be computed one by one

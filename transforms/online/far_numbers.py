@@ -39,6 +39,15 @@ def width_of(kind: ir.Type) -> int:
     return 64 if isinstance(kind, ir.IndexType) else kind.width
 
 
+def widened(number: ir.Value, kind: ir.Type) -> ir.Value:
+    """A number as one of a type that holds it; of a bit 0 or 1."""
+    if isinstance(number.type, ir.IndexType):
+        return arith.index_cast(kind, number)
+    if number.type == kind:
+        return number
+    return (arith.extui if number.type.width == 1 else arith.extsi)(kind, number)
+
+
 def alone(number: ir.Value, keep: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """A number as it counts by itself; `keep` is told of each op."""
     if width_of(number.type) < 32:

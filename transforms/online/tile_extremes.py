@@ -26,7 +26,7 @@ from ..linear import DYNAMIC, least_divisor, minima
 from ..reshapes import reshape
 from ..rewriting import defining_op
 from .before_loops import BeforeLoops, mark_small
-from .far_numbers import extreme, first, width_of
+from .far_numbers import extreme, first, widened, width_of
 from .loaded_masks import Test
 from .positions import Loaded, OfTile, Tiled
 from .tile_sets import TileSets, extremum
@@ -155,7 +155,7 @@ class TileExtremes:
                 tile = arith.muli(position[tiled.along], build.index(tiled.step))
                 at = arith.addi(arith.addi(tile, linalg.IndexOp(rank + number).result), build.index(tiled.start))
                 position[tiled.along] = arith.minsi(at, last[number])
-            found = _wide(tensor.extract(source, position), element)
+            found = widened(tensor.extract(source, position), element)
             known = scalars[len(spans) :]
             return [extremum(element, s)(old, extreme(found, s, width)) for s, old in zip(signs, known, strict=True)]
 
@@ -175,7 +175,7 @@ def _failing_rows(mask: ir.Value, keys: Tiled, test: Test, element: ir.Type) -> 
     maps = [build.projection(n + 1, range(n + 1)), build.projection(n + 1, range(n))]
 
     def combined(x: ir.Value, known: ir.Value) -> ir.Value:
-        return extremum(element, 1)(known, _wide(test.opposite().of_element(x), element))
+        return extremum(element, 1)(known, widened(test.opposite().of_element(x), element))
 
     (found,) = build.generic([tiles], [start], maps, [build.PARALLEL] * n + [build.REDUCTION], combined)
     return found
@@ -194,11 +194,3 @@ def _count(size: ir.Value | int, tiled: Tiled) -> ir.Value | int:
     count = ir.AffineExpr.get_ceil_div(ir.AffineExpr.get_dim(0) - tiled.start, tiled.step)
     map_ = ir.AffineMapAttr.get(ir.AffineMap.get(1, 0, [count, ir.AffineExpr.get_constant(0)]))
     return ir.Operation.create("affine.max", [ir.IndexType.get()], [size], {"map": map_}).result
-
-
-def _wide(number: ir.Value, kind: ir.Type) -> ir.Value:
-    if isinstance(number.type, ir.IndexType):
-        return arith.index_cast(kind, number)
-    if number.type == kind:
-        return number
-    return (arith.extui if number.type == ir.IntegerType.get_signless(1) else arith.extsi)(kind, number)

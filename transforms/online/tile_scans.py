@@ -22,6 +22,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling import Index
 from .before_loops import BeforeLoops, Steps, Unknown, mark_small
+from .far_numbers import widened
 from .positions import OfTile
 from .tile_sets import Tiles, TileSets, as_index
 
@@ -154,7 +155,7 @@ class TileScans:
         found = build.constant(_wide(), form.const)
         for atom, c in form.terms:
             value = self._looked_up(atom, moved) if isinstance(atom, OfTile) else self._before.copied(atom, moved)
-            found = arith.addi(found, arith.muli(_as_wide(value), build.constant(_wide(), c)))
+            found = arith.addi(found, arith.muli(widened(value, _wide()), build.constant(_wide(), c)))
         return found
 
     def _value(self, form: Index, moved: dict[ir.Value, ir.Value]) -> ir.Value:
@@ -181,14 +182,6 @@ def _most_tiles(forms: Sequence[Index]) -> ir.Value | int:
 
 def _wide() -> ir.Type:
     return ir.IntegerType.get_signless(64)
-
-
-def _as_wide(value: ir.Value) -> ir.Value:
-    if isinstance(value.type, ir.IndexType):
-        return arith.index_cast(_wide(), value)
-    if value.type == _wide():
-        return value
-    return (arith.extui if value.type.width == 1 else arith.extsi)(_wide(), value)
 
 
 def _number() -> ir.Type:
