@@ -308,6 +308,8 @@ def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0)
         groups = reassociation(op)
         if op.name == "tensor.expand_shape":
             return tuple(frozenset().union(*(dims[d] for d in group)) for group in groups)
+        if not groups:  # one element, of any rank
+            return (frozenset(),) * op.operands[0].type.rank
         return tuple(found for group, found in zip(groups, dims, strict=True) for _ in group)
     kind = op.operands[number].type
     rank = kind.rank if isinstance(kind, ir.RankedTensorType) else 0

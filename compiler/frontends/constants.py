@@ -19,6 +19,7 @@ from ...dialects.mlir import arith, ir, linalg
 from .lowering import ops
 
 LEAST = 16  # elements: smaller constants may be shapes or axes
+LARGEST = 2**31  # of numbers that follow from indices
 SAMPLE = 64
 ELEMENTS = ("i1", "i8", "i16", "i32", "i64", "f16", "f32", "f64")
 
@@ -82,7 +83,7 @@ def _linear(array: np.ndarray) -> Linear | None:
     units = [tuple(int(i == d and n > 1) for i in range(array.ndim)) for d, n in enumerate(array.shape)]
     neighbours = [array[unit] for unit in units]
     numbers = [first, *neighbours]
-    if not all(np.isfinite(n) and n == int(n) for n in numbers):
+    if not all(np.isfinite(n) and n == int(n) and abs(int(n)) < LARGEST for n in numbers):
         return None
     start, steps = int(first), tuple(int(n) - int(first) for n in neighbours)
     if not any(steps):

@@ -183,7 +183,7 @@ def loaded(view, memory, indices):
     found = np.zeros(view.tile_shape, memory.dtype)
     if all(valid):
         spread = [1 if d not in order else n for d, n in enumerate(valid)]
-        part = np.transpose(memory[index], np.argsort(np.argsort(order))).reshape(spread)
+        part = np.transpose(memory[index], np.argsort(order)).reshape(spread)
         sizes = joined_sizes(view, valid)
         found[tuple(map(slice, sizes))] = np.broadcast_to(part, valid).reshape(sizes)
     return found

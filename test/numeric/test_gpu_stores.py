@@ -5,6 +5,7 @@ import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
+from attn_opt.transforms.nvidia.code.tiles_to_nvvm import ELEMENT_THREADS
 from attn_opt.transforms.rewriting import ops_in
 from threads import Memory, Threads
 
@@ -37,11 +38,12 @@ module attributes {{gpu.container_module}} {{
         *((256, 128, 96), (96, 4, 48), (72, 0, 66)),  # parts of rows
     ],
 )
-def test_what_is_valid_is_stored_once_and_nothing_else(row, start, columns, rows, queries):
+@pytest.mark.parametrize("layout", ["fragment", "spread"])
+def test_what_is_valid_is_stored_once_and_nothing_else(row, start, columns, rows, queries, layout):
     padded = -(-columns // 16) * 16
     memory = f"memref<?x{row}xf16, strided<[?, 1]>>"
     text = KERNEL.format(
-        memory=memory, tile=f'tensor<{queries}x{padded}xf16, "fragment">', start=start, columns=columns
+        memory=memory, tile=f'tensor<{queries}x{padded}xf16, "{layout}">', start=start, columns=columns
     )
     rows, stride = min(rows, queries), row + 16
     source = np.random.default_rng(0).integers(0, 0x7C00, 200 * stride, np.uint16)  # finite halves
@@ -54,7 +56,7 @@ def test_what_is_valid_is_stored_once_and_nothing_else(row, start, columns, rows
         (function,) = ops_in(module.operation, "llvm.func")
         # Of each array: its place, the number of its rows, their stride.
         numbers = [SOURCE, rows, stride, TARGET, rows, stride, rows]
-        Threads(2 * queries, memories).call(function, numbers)
+        Threads(2 * queries if layout == "fragment" else ELEMENT_THREADS, memories).call(function, numbers)
     expected = np.full_like(source, POISON).reshape(200, stride)
     expected[:rows, start : start + columns] = source.reshape(200, stride)[:rows, start : start + columns]
     assert np.array_equal(target, expected.reshape(-1))

@@ -112,3 +112,22 @@ def test_rows_that_are_masked_as_a_whole():
     with np.errstate(invalid="ignore"):
         p = np.where(live.any(-1, keepdims=True), softmax(s), 0)
     check(graph, text, (1 - p) ** 2 @ v, 1, [q, k, v, live])
+
+
+@pytest.mark.parametrize("arch", ["", "sm_90a", "sm_80"])
+@pytest.mark.parametrize("low", [-3.0e38, -1.0e4])
+def test_rows_that_are_masked_by_a_number(low, arch):
+    """All of a row's keys have the same probability there, whose logarithm is nothing beside the number."""
+    graph = Graph("f32", SIZES)
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    live = graph.argument("live", "mk", "i1")
+    body = [f"%low = arith.constant {low:.1e} : f32", "%r = arith.select %in1, %in0, %low : f32"]
+    s = graph.elementwise("masked", "hmk", [(graph.scores("s", q, k), "hmk"), (live, "mk")], body)
+    w = graph.elementwise("w", "hmk", [(graph.softmax("p", s), "hmk")], FUNCTIONS["squares"][0])
+    text, (q, k, v, live) = graph.text(w, v), graph.inputs()
+    live[3], live[5, 1:] = False, False
+    s = np.where(live, 0.25 * q.astype(np.float64) @ k.astype(np.float64).swapaxes(1, 2), low)
+    if arch:
+        check_on_gpu(text, softmax(s) ** 2 @ v, [q, k, v, live], "f32", arch)
+    else:
+        check(graph, text, softmax(s) ** 2 @ v, 1, [q, k, v, live])

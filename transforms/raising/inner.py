@@ -3,9 +3,9 @@
     Σ_k clamp(1.2·p − 0.1, 0, 1)·v      Σ_k p²·v      Σ_k select(p > t, p, 0)·v      where p = softmax(s)
 
 No running sum can be corrected for them, since the function of a probability is not known before the sum of all
-exponentials is. With the logarithm L of that sum, of a first loop over the keys, a probability is made of its score
-alone, exp(s − L), and what is left is an attention without a softmax (unnormalised.py), whose scores are computed once
-more in its own loop.
+exponentials is. With that sum l and the maximum m, of a first loop over the keys, a probability is made of its score
+alone, exp(s − m) / l, and what is left is an attention without a softmax (unnormalised.py), whose scores are computed
+once more in its own loop.
 """
 
 from __future__ import annotations

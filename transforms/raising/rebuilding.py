@@ -35,6 +35,7 @@ from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
 
 SMALLEST_BITS = {"f32": 150, "f64": 1075}  # 2 to minus that is rounded to 0
+LOWEST_MASK = {"f32": -(2.0**127), "f64": -(2.0**1023)}  # of which log2(e) times is a number
 
 
 def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Value, ir.Operation, list[ir.Value]]:
@@ -213,11 +214,12 @@ class _Rebuilder:
         return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
 
     def _with_probabilities(self, x: Expr, inner: Inner, keys: Access, scores: Expr) -> Expr:
-        """Emits a first attention, of values that are 1, for the logarithm L of each row's sum of exponentials; `x`
-        with exp(y − L) in place of softmax(y). Where all is masked its output is 0, and so is L."""
+        """Emits a first attention, of values that are 1, for the maximum m and the sum l of exponentials of each row;
+        `x` with exp(y − m)·(1 / l) in place of softmax(y). Not exp(y − (m + log l)): where all keys of a row have a
+        low finite number, log l is nothing beside it. Where all is masked the output is 0, and so are both factors."""
         make, at = self.make, tuple(Index.of(v) for v in self.rows)
         element = self._element_of_probabilities()
-        softmax = self._softmax(self._emitted(inner.sum_of.scores, scores))
+        softmax = self._softmax(self._emitted(self._without_lower_masks(inner.sum_of.scores), scores))
         shares = self._shares(inner.sum_of)
         column = Var(128 // element.width)  # as many as fill 16 bytes, to which rows are aligned then
         of_values = [*(v for v in self.rows if v in keys.vars), self.k, column]
@@ -226,15 +228,31 @@ class _Rebuilder:
         kind, dims = str(self.product_element), [*self.rows, column]
         root = contract(self.emit, p, [*self.rows, self.k], ones, of_values, dims, [self.k], kind)
         live = self._compared(arith.CmpFPredicate.UNE, make.element(root.result, (*at, Index())), 0.0)
-        log = make.add(make.element(self.maximum, at), make.op("math.log", (make.element(self.sum, at),)))
-        log = make.op("arith.select", (live, log, make.const(0.0)))
-        log = make.element(self.emit.elementwise(log, self.rows, self.compute), at)
+        share = make.op("arith.divf", (make.const(1.0), make.element(self.sum, at)))
+        highest, share = (
+            make.element(self.emit.elementwise(found, self.rows, self.compute), at)
+            for found in (
+                make.op("arith.select", (live, number, make.const(0.0)))
+                for number in (make.element(self.maximum, at), share)
+            )
+        )
 
         def probability(of: Softmax) -> Expr:
-            exponential = make.op("math.exp", (make.op("arith.subf", (of.scores, log)),))
-            return self._quotient(exponential, [*of.num, *shares], of.den)
+            exponential = make.op("math.exp", (make.op("arith.subf", (self._without_lower_masks(of.scores), highest)),))
+            return self._quotient(exponential, [share, *of.num, *shares], of.den)
 
         return inner.replaced(self.tracer, x, probability)
+
+    def _without_lower_masks(self, scores: Expr) -> Expr:
+        """The scores with masks' numbers that the maximum of powers of 2 is none of (exp-to-exp2) replaced by one that
+        is: both loops compute the same."""
+        lowest = LOWEST_MASK[str(self.compute)]
+
+        def moderate(node: Expr) -> Expr | None:
+            is_lower = node.kind == "const" and node.type == REAL and -math.inf < node.number < lowest
+            return self.make.const(lowest) if is_lower else None
+
+        return self.make.rewritten(scores, moderate)
 
     def _shares(self, softmax: Softmax) -> tuple[Expr, ...]:
         """What the keys have of the sum with what is beside them: l / (l + Σ c·exp(y − m)), a factor per row."""

@@ -65,7 +65,11 @@ class Checks:
 
 
 def _assert_all_elements(op: ir.Operation) -> None:
-    """Asserts that `op` has as many elements as what it reshapes, if it is a reshape to sizes that are computed."""
+    """Asserts that `op` has as many elements as what it reshapes, if it is a reshape to sizes that are computed, or of
+    which some are known that were not."""
+    if op.name == "tensor.cast" and op.parent.operation.name == "func.func":
+        _assert_sizes(op)
+        return
     if op.name not in ("tensor.expand_shape", "tensor.reshape") or op.parent.operation.name != "func.func":
         return
     source, *operands = op.operands
@@ -84,6 +88,19 @@ def _assert_all_elements(op: ir.Operation) -> None:
             if not all(isinstance(size, int) for size in after):
                 same = arith.cmpi(arith.CmpIPredicate.eq, _product(before), _product(after))
                 ir.Operation.create("cf.assert", [], [same], {"msg": ir.StringAttr.get("a reshape loses elements")})
+
+
+def _assert_sizes(cast: ir.Operation) -> None:
+    """Asserts that the sizes are as the type of the result of `cast` has them."""
+    source, result = cast.operands[0], cast.results[0]
+    if not (source.type.has_rank and result.type.has_rank):
+        return
+    with ir.InsertionPoint(cast), cast.location:
+        for d in range(source.type.rank):
+            if source.type.is_dynamic_dim(d) and not result.type.is_dynamic_dim(d):
+                size, known = build.as_index(build.mixed_size(source, d)), build.index(result.type.shape[d])
+                same = arith.cmpi(arith.CmpIPredicate.eq, size, known)
+                ir.Operation.create("cf.assert", [], [same], {"msg": ir.StringAttr.get("a size is another one")})
 
 
 def _product(sizes: Iterable[Size]) -> ir.Value:

@@ -133,7 +133,7 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
     if ranks[0] != 3 or ranks[1] not in (3, 4) or ranks[1] != ranks[2]:
         return None
     if has(3):
-        text += split(a, ("bq", "bk", "bv"), "x3", 0)
+        text += _split_bias(a)
         biases = list(zip(names, ("bq", "bk", "bv"), strict=True))[: 1 if ranks[1] == 4 else 3]
         text += "".join(f"{n}b = Add({n}, {b})\n" for n, b in biases)
         names = [f"{n}b" for n, _ in biases] + names[len(biases) :]
@@ -151,6 +151,15 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
     if mask is None or (a.get("unidirectional") and _is_unaligned(a, ranks)):
         return None
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _split_bias(a: Attributes) -> str:
+    """Those of queries, keys and values, of which the last may have another width: it is what the others leave."""
+    parts, x, b = ("bq", "bk", "bv"), a["shapes"][0], a["shapes"][3]
+    width, whole = x[2] if x is not None and len(x) == 3 else None, b[0] if b is not None else None
+    if width is None or whole is None or whole == 3 * width:
+        return split(a, parts, "x3", 0)
+    return ints("bias_widths", width, width, whole - 2 * width) + f"{', '.join(parts)} = Split(x3, bias_widths)\n"
 
 
 def _past_in_buffer(a: Attributes) -> str:

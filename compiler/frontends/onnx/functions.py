@@ -18,6 +18,7 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorPro
 from ...diagnostics import user_error
 from ..lowering import first_line
 from . import contrib as onnx_contrib
+from . import shapes as onnx_shapes
 from .rewriting import scopes_of, sizes_of, types_of
 
 # By domain; the importer lowers all other operators as they are. Those that it then has no lowering for, and of which
@@ -56,25 +57,31 @@ def give_defaults(model: ModelProto) -> None:
 def inlined(model: ModelProto, more: Collection[tuple[str, str]] = ()) -> ModelProto:
     """`model`, whose shapes were inferred, without functions of its own and operators of `INLINED`, or `more`.
 
-    `more` are pairs of a domain and an operator.
+    `more` are pairs of a domain and an operator. What functions are made of, or the types of what follows on one tell,
+    is replaced as well.
     """
     try:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+            model = onnx_shapes.inferred(model)
         names: set[str] = set()
         while made := _make_functions(model, more):
             names |= made
             model = onnx.inliner.inline_local_functions(model)
-            if all(node.domain != onnx_contrib.DOMAIN for node in model.graph.node):
+            if not any(is_left(node, more) for node in model.graph.node):
                 break
-            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)  # which some of these operators need
+            model = onnx_shapes.inferred(model)  # which some of these operators need
     except Exception as error:
         raise user_error(f"the functions of the ONNX model cannot be inlined: {first_line(error)}") from error
     for node in model.graph.node:
         own = _NUMBERS.sub("", node.name)  # by which the inliner tells them apart
         node.name = own if own in names else node.name
     return model
+
+
+def is_left(node: NodeProto, more: Collection[tuple[str, str]]) -> bool:
+    """Whether it is to be replaced, or may be."""
+    return node.domain == onnx_contrib.DOMAIN or _is_function(node, more)
 
 
 def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set[str]:
@@ -84,7 +91,7 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
     types = {name: TypeProto(tensor_type=kind) for name, kind in types_of(model.graph).items()}
     found: set[str] = set()
     for number, node in enumerate(model.graph.node):
-        if node.op_type in INLINED.get(node.domain, ()) or (node.domain, node.op_type) in more:
+        if _is_function(node, more):
             function = _function(node, versions, types)
         else:
             function = _contributed(node, versions, types)
@@ -102,6 +109,10 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
     if found and DOMAIN not in versions:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return found
+
+
+def _is_function(node: NodeProto, more: Collection[tuple[str, str]]) -> bool:
+    return node.op_type in INLINED.get(node.domain, ()) or (node.domain, node.op_type) in more
 
 
 def _contributed(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:

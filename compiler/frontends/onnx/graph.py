@@ -23,14 +23,15 @@ from . import contrib as onnx_contrib
 from . import shapes as onnx_shapes
 from .block_weights import as_floats
 from .einsums import as_products
-from .functions import give_defaults, inlined
+from .functions import give_defaults, inlined, is_left
 from .loops import counted
 from .matmuls import in_four_dimensions
 from .pads import as_slices
 from .precision import in_single_precision
 from .quantization import in_steps
+from .reductions import in_parts
 from .reshapes import merged_first
-from .rewriting import is_open, replace_nodes, type_of, types_of
+from .rewriting import is_open, replace_nodes, scopes_of, type_of, types_of
 from .scans import forwards
 from .sizes import Sizes
 
@@ -63,21 +64,29 @@ def prepared(
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
     _name_sizes(copy.graph)
-    copy = _inferred(copy)
-    copy = inlined(copy, functions)
-    copy = _inferred(copy)
-    if in_steps(copy) | as_products(copy) | forwards(copy):
-        copy = _inferred(copy)
-    for _ in range(8):  # what is folded gives shapes, which fold more
-        if not _Folding(copy).run():
+    copy, left = _inferred(copy), len(copy.graph.node) + 1
+    while True:
+        copy = _folded(_inferred(inlined(copy, functions)))
+        count = sum(is_left(node, functions) for node in copy.graph.node)
+        if not 0 < count < left:
             break
-        copy = _inferred(copy)
+        left = count  # some are written out where more is known of their inputs
     if as_slices(copy) | counted(copy):
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
     if merged_first(copy):
         copy = _inferred(copy)
     return _inferred(copy) if in_four_dimensions(copy) else copy
+
+
+def _folded(model: ModelProto) -> ModelProto:
+    if in_steps(model) | as_products(model) | forwards(model) | in_parts(model):
+        model = _inferred(model)
+    for _ in range(8):  # what is folded gives shapes, which fold more
+        if not _Folding(model).run():
+            break
+        model = _inferred(model)
+    return model
 
 
 def _check(model: ModelProto) -> None:
@@ -94,13 +103,22 @@ def _check(model: ModelProto) -> None:
 
 
 def _updated(model: ModelProto) -> ModelProto:
-    """A model of an old version as one of `OLDEST`, whose operators the importer knows; as it is, if that fails."""
-    if all(o.version >= OLDEST for o in model.opset_import if o.domain in ("", "ai.onnx")):
-        return model
-    try:
-        return onnx.version_converter.convert_version(model, OLDEST)
-    except Exception:
-        return model
+    """A model of an old version as one of `OLDEST`, whose operators the importer knows; as it is, if that fails. With
+    operators of onnxruntime's, as one in which these can be written out: versions 14 and 15 only add to 13, but for
+    what is gone of BatchNormalization."""
+    if any(o.version < OLDEST for o in model.opset_import if o.domain in ("", "ai.onnx")):
+        try:
+            model = onnx.version_converter.convert_version(model, OLDEST)
+        except Exception:
+            return model
+    nodes = [node for scope in scopes_of(model.graph) for node in scope.graph.node]
+    nodes += [node for function in model.functions for node in function.node]
+    has_contributed = any(node.domain == onnx_contrib.DOMAIN for node in nodes)
+    if has_contributed and not any(node.op_type == "BatchNormalization" and len(node.output) > 1 for node in nodes):
+        for o in itertools.chain(model.opset_import, *(function.opset_import for function in model.functions)):
+            if o.domain in ("", "ai.onnx"):
+                o.version = max(o.version, onnx_contrib.OLDEST)
+    return model
 
 
 def _remove_initialized_inputs(graph: GraphProto) -> None:
@@ -140,8 +158,8 @@ def _name_sizes(graph: GraphProto) -> None:
 
 def _inferred(model: ModelProto) -> ModelProto:
     """`model` with the shapes of all values, as far as they are known by now."""
-    constants = {t.name for t in model.graph.initializer}
-    kept = [value for value in model.graph.value_info if value.name not in constants]  # from before they were folded
+    made = {name for node in model.graph.node for name in node.output}
+    kept = [value for value in model.graph.value_info if value.name in made]  # others are gone, and names are used anew
     del model.graph.value_info[:]
     model.graph.value_info.extend(kept)
     names = {size.dim_param for value in model.graph.input for size in value.type.tensor_type.shape.dim}

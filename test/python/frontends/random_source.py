@@ -54,6 +54,8 @@ class Argument:
                 return uniform.argsort(-1)
             case "place":  # of a cache
                 return (uniform * sizes["k"]).astype(np.int64)
+            case "last":  # the place of a sequence's last key, in a cache that has room for more
+                return sizes["t"] - 1 - (uniform * (sizes["t"] - sizes["k"] + 1)).astype(np.int64)
         raise ValueError(self.kind)
 
 
@@ -99,7 +101,8 @@ class RandomSource:
     def values(self, flavour: str = "normal", **sizes: int) -> list[np.ndarray]:
         given = {**self.sizes, **sizes}
         given["k"] = given[self.keys]
-        given["t"] = given["k"] + self.past
+        given["p"] = given.get("p", self.past)
+        given["t"] = given["k"] + given["p"]
         arguments = enumerate(self.arguments.values())
         return [np.asarray(argument.values(given, flavour, seed)) for seed, argument in arguments]
 
@@ -201,6 +204,7 @@ NOT_YET = re.compile(
     r"|a block needs \d+ bytes of shared memory"  # few tokens, with the projection that follows
     "|a dimension is rows of one matmul and columns of another"
     "|this tensor is used in a loop over tiles"  # a loop over heads that writes each one's result
+    "|a tile's only row, or column, is none behind a reshape"  # a single key, whose maximum is subtracted
 )
 
 

@@ -211,3 +211,17 @@ def test_open_batches_of_three_dimensions(layout):
             q, k, v = (x.swapaxes(1, 2).reshape(b * 4, -1, 8) for x in (q, k, v))
         expected = softmax(q @ k.swapaxes(-1, -2)) @ v
         assert_close(kernel(*inputs), [expected.astype(np.float32)])
+
+
+@pytest.mark.parametrize("sizes", [("4", "n"), ("n", "4"), ("4", "1"), ("1", "4"), ("1", "n")])
+def test_batches_of_products_of_three_dimensions(sizes):
+    """Known in one operand, or of one in the other, which is broadcast."""
+    source = model("g (float[{},s,8] a, float[{},8,t] b) => (float[m,s,t] y) {{ y = MatMul(a, b) }}".format(*sizes))
+    kernel = compile(source)
+    for n in (4, 1):
+        a, b = (
+            random(n if size == "n" else int(size), *shape) for size, shape in zip(sizes, ((5, 8), (8, 7)), strict=True)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is compiled for these sizes
+            assert_close(kernel(a, b), [a @ b])

@@ -1,23 +1,27 @@
 // RUN: attn-opt %s --raise-attention | FileCheck %s
 
 // Squares of probabilities: an attention of values that are 1 has the sums of exponentials, and another one without a
-// softmax makes probabilities of each score by itself, exp(s − L), where L = m + log l, or 0 in rows without a live key.
+// softmax makes probabilities of each score by itself, exp(s − m)·(1 / l), or 0 in rows without a live key.
 // CHECK-LABEL: @squares
 //       CHECK: %[[S:.*]] = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<2x5x8xf32>, tensor<2x7x8xf32>)
 //       CHECK: %[[SOFTMAX:.*]]:4 = linalg_ext.softmax dimension(2) ins(%[[S]]
 //       CHECK: %[[ONES:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%{{.*}} : tensor<2x7x4xf32>)
 //       CHECK: %[[LIVE:.*]] = linalg.generic {{.*}} ins(%[[SOFTMAX]]#0, %[[ONES]] : tensor<2x5x7xf32>, tensor<2x7x4xf32>)
 //       CHECK: %[[FIRST:.*]] = tensor.collapse_shape
-//       CHECK: %[[L:.*]] = linalg.generic {{.*}} ins(%[[SOFTMAX]]#1, %[[SOFTMAX]]#2, %[[FIRST]] :
-//  CHECK-NEXT: ^bb0(%[[M:.*]]: f32, %[[SUM:.*]]: f32, %[[OUTPUT:.*]]: f32, %{{.*}}: f32):
-//   CHECK-DAG:   %[[LOG:.*]] = math.log %[[SUM]]
-//   CHECK-DAG:   %[[IS:.*]] = arith.cmpf une, %[[OUTPUT]]
-//       CHECK:   arith.select %[[IS]]
+//       CHECK: %[[M:.*]] = linalg.generic {{.*}} ins(%[[SOFTMAX]]#1, %[[FIRST]] :
+//  CHECK-NEXT: ^bb0(%[[MAX:.*]]: f32, %[[OUTPUT:.*]]: f32, %{{.*}}: f32):
+//       CHECK:   %[[IS:.*]] = arith.cmpf une, %[[OUTPUT]], %[[ZERO:.*]] : f32
+//  CHECK-NEXT:   arith.select %[[IS]], %[[MAX]], %[[ZERO]]
+//       CHECK: %[[R:.*]] = linalg.generic {{.*}} ins(%[[SOFTMAX]]#2, %[[FIRST]] :
+//  CHECK-NEXT: ^bb0(%[[SUM:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32):
+//       CHECK:   %[[SHARE:.*]] = arith.divf %{{.*}}, %[[SUM]]
+//  CHECK-NEXT:   arith.select %{{.*}}, %[[SHARE]]
 //       CHECK: %[[AGAIN:.*]] = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<2x5x8xf32>, tensor<2x7x8xf32>)
-//       CHECK: %[[W:.*]] = linalg.generic {{.*}} ins(%[[L]], %[[AGAIN]] : tensor<2x5xf32>, tensor<2x5x7xf32>)
+//       CHECK: %[[W:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[R]], %[[AGAIN]] :
 //       CHECK:   %[[D:.*]] = arith.subf
 //       CHECK:   %[[D2:.*]] = arith.mulf %{{.*}}, %[[D]]
-//  CHECK-NEXT:   %[[P:.*]] = math.exp2 %[[D2]]
+//  CHECK-NEXT:   %[[E:.*]] = math.exp2 %[[D2]]
+//  CHECK-NEXT:   %[[P:.*]] = arith.mulf %{{.*}}, %[[E]]
 //  CHECK-NEXT:   arith.mulf %[[P]], %[[P]]
 //       CHECK: linalg.generic {{.*}} ins(%[[W]], %arg2 : tensor<2x5x7xf32>, tensor<2x7x4xf32>)
 #id = affine_map<(b, i, j) -> (b, i, j)>

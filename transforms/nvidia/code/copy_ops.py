@@ -10,16 +10,18 @@ from ....dialects.mlir import ir
 from ....dialects.tile import Joined, box_rows, dims_of, layout_of
 from ...linear import divisor, least_divisor
 from ...passes import PassError
+from ...rewriting import ancestors
 from ..alignment import has_dense_rows
 from ..axes import DYNAMIC
 from ..elements import byte_width
+from ..marks import PRODUCERS
 from . import spread
 from .async_copies import copy_to_shared
 from .emitter import Emitter
 from .memory import Access, Memory, load_registers
 from .pieces import copy_piece
 from .skewed import copy_rows, row_shifts
-from .storing import store_registers
+from .storing import store_registers, store_spread
 from .synchronisation import Barriers, copy_bulk
 from .thread import Shared, Skewed, asm, rem
 from .values import Value
@@ -141,6 +143,12 @@ class CopyOps(Emitter):
         view = op.opview
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        source = self.values[view.tile]
+        if isinstance(source, spread.Spread):  # of keys or values that are computed on their way to shared memory
+            if any(PRODUCERS in a.attributes for a in ancestors(op)):  # of its threads some do nothing but copy
+                raise PassError("a result of keys or values is not stored beside the copy engine", op)
+            store_spread(access, source, kind, self.thread)
+            return []
         aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
         together = math.gcd(least_divisor(view.indices[-1]), aligned // access.memory.bytes) if inner == 1 else 1
         store_registers(access, self.registers(view.tile), kind, together, self.thread)

@@ -14,6 +14,7 @@ the lines of memory that they touch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ....dialects.mlir import ir
@@ -22,6 +23,7 @@ from ...passes import PassError
 from ..elements import EIGHT_BITS
 from .conversions import eight_bits
 from .memory import Access, positions_of
+from .spread import Spread
 from .thread import (
     EQ,
     Registers,
@@ -32,8 +34,10 @@ from .thread import (
     compare,
     constant,
     create,
+    div,
     i1,
     i32,
+    less,
     mul,
     places,
     rem,
@@ -53,8 +57,7 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
     layout, element = layout_of(kind), access.memory.element
     if layout not in ("fragment", "row"):
         raise PassError("only tiles of rows are stored to memory", None)
-    if str(element) not in ("f16", "bf16", "f32") and not isinstance(element, EIGHT_BITS):
-        raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
+    _check_element(element)
     if layout == "fragment" and access.memory.bytes == 2 and together % PIECE == 0:
         _store_pieces(access, tile, thread)
         return
@@ -69,6 +72,26 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
         elif e % 2 == 0:
             number, valid = access.element(positions_of(place, thread))
             _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
+
+
+def store_spread(access: Access, tile: Spread, kind: ir.RankedTensorType, thread: Thread) -> None:
+    """A tile whose elements are computed when they are asked for, one a thread at a time."""
+    _check_element(access.memory.element)
+    columns = math.prod(kind.shape[1:])
+    total = kind.shape[0] * columns
+    for first in range(0, total, thread.threads):
+        number = add(thread.number, first)
+        positions = [div(number, columns), rem(number, columns)][: kind.rank]
+        place, valid = access.element(positions)
+        if total % thread.threads:
+            exists = less(number, constant(i32(), total))
+            valid = exists if valid is None else create("arith.andi", i1(), valid, exists)
+        _store(access.memory.address(place), tile.elements(positions, None, 1), access.memory.element, valid)
+
+
+def _check_element(element: ir.Type) -> None:
+    if str(element) not in ("f16", "bf16", "f32") and not isinstance(element, EIGHT_BITS):
+        raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
 
 
 def _store_pieces(access: Access, tile: Registers, thread: Thread) -> None:
