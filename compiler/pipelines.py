@@ -285,7 +285,7 @@ def nvidia(
         # Its parallel loops become the grid. A test of each tile would have to be the same for a whole block.
         *online(parts, multiprocessors, tests=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
-        "widen-sums",
+        "widen-sums{products=1}",
         "gather-windows{tiles=1}",
         "scans-to-linalg",
         "donated-writes",  # before it, which makes new tensors of such writes

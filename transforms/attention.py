@@ -27,6 +27,7 @@ from ..dialects.tiling.structured import (
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
 from .graph import backward_slice, ops_on_way, users_of
+from .linear import DYNAMIC
 from .online_accumulation import is_linear
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
@@ -127,8 +128,9 @@ def attention_at(root: ir.Operation) -> Attention | None:
     products = list(_makers(modified, dims, is_contraction, is_elementwise))
     if not products:
         return None
-    # A bias may be a product of matrices too.
-    scores = next((op for op, dims in products if _is_of_queries_and_keys(op, dims)), None)
+    # A bias may be a product of matrices too; of several, those are taken that have queries as their rows.
+    found = [(op, dims) for op, dims in products if _is_of_queries_and_keys(op, dims)]
+    scores = next((op for op, dims in found if QUERY in _dims_of_operand(op, 0, dims)), found[0][0] if found else None)
     if softmax is not None:
         return Attention(products[0][0] if scores is None else scores, softmax, root)
     return Attention(scores, None, root) if scores is not None and _are_weights(scores, root) else None
@@ -148,10 +150,33 @@ def _softmaxes(weights: ir.Value, dims: Dims) -> Iterator[tuple[ir.Operation, Di
 def has_scores_by_keys(attention: Attention) -> bool:
     """Whether the scores are the product of keys and queries, instead of that of queries and keys; without a
     softmax."""
+    return KEY in _dims_of_operand(attention.scores, 0, _dims_of_scores(attention))
+
+
+def has_foreign_scores(attention: Attention) -> bool:
+    """Whether what was found as scores is no product of queries and keys, but part of a bias: it multiplies something
+    that there is for each pair of them, as a table that is read by a product, or has other rows than the result. Scores
+    are then made by no product that can be seen."""
+    scores, loops = attention.scores, contraction_loops(attention.root)
+    assert loops is not None, "the root is a contraction"
+    dims = _dims_of_scores(attention)
+    if any({*QUERY, *KEY} <= frozenset().union(*_dims_of_operand(scores, number, dims)) for number in (0, 1)):
+        return True
+    extents = static_extents(attention.root)
+    rows = [size for size, names in zip(scores.results[0].type.shape, dims, strict=True) if names == QUERY]
+    queries = [extents[d] for d in loops.m]
+    return DYNAMIC not in rows and None not in queries and math.prod(rows) != math.prod(n or 0 for n in queries)
+
+
+def _dims_of_scores(attention: Attention) -> Dims:
     dims = _dims_of_weights(attention.root)
-    way = _backwards(attention.root.operands[0], dims, lambda op, _: op != attention.scores and is_elementwise(op))
-    dims = next(found for op, found in way if op == attention.scores)
-    return KEY in _dims_of_operand(attention.scores, 0, dims)
+
+    def is_passable(op: ir.Operation, number: int) -> bool:
+        return op != attention.scores and (is_elementwise(op) or (op == attention.softmax and not number))
+
+    way = _backwards(attention.root.operands[0], dims, is_passable)
+    unknown: Dims = (frozenset(),) * attention.scores.results[0].type.rank
+    return next((found for op, found in way if op == attention.scores), unknown)
 
 
 def turned(attention: Attention) -> list[ir.Operation]:
@@ -306,6 +331,8 @@ def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0)
         return tuple(along.get(d, frozenset()) for d in loops[number])
     if op.name in RESHAPES and number == 0:
         groups = reassociation(op)
+        if not groups:  # to or from a single number
+            return (frozenset(),) * op.operands[0].type.rank
         if op.name == "tensor.expand_shape":
             return tuple(frozenset().union(*(dims[d] for d in group)) for group in groups)
         if not groups:  # one element, of any rank

@@ -18,6 +18,7 @@ from .attention import (
     attention_at,
     find_attention,
     fused_loops,
+    has_foreign_scores,
     has_scores_by_keys,
     is_in,
 )
@@ -121,6 +122,7 @@ class FuseAttention(Pass):
                 from .nvidia.kernels.producers import computed_before
 
                 outside += computed_before(attention, sizes, self.multiprocessors)
+                outside += [attention.scores] if has_foreign_scores(attention) else []
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             tiling_remark.tell(tiled, sizes, order)

@@ -5,6 +5,7 @@ import pytest
 from attn_opt.compiler import CompileError, compile, stats
 from gpu import have_gpu
 from gpu import poisoned as poisoned
+from gpu_modules import run_module
 
 REASON = "a dimension is rows of one matmul together with others, and not of another"
 # Scores of queries made of one vector, which all rows have in common: rows of values' matmul alone.
@@ -64,6 +65,19 @@ def inputs():
     return [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 90, 8), (2, 90), (8,))]
 
 
+@pytest.fixture
+def refused(monkeypatch):
+    """As long as the product that makes part of these scores is computed in the loops."""
+    monkeypatch.setattr("attn_opt.transforms.fuse_attention.has_foreign_scores", lambda _: False)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_scores_that_no_product_of_queries_and_keys_makes(arch):
+    (found,) = run_module(VECTORS, inputs(), arch=arch)
+    np.testing.assert_allclose(found, reference(*(x.astype(np.float64) for x in inputs())), atol=1e-5)
+
+
+@pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_left_with_a_warning(arch, request):
     before = stats()
@@ -78,6 +92,7 @@ def test_left_with_a_warning(arch, request):
         np.testing.assert_allclose(kernel(*inputs()), exact, atol=1e-5)
 
 
+@pytest.mark.usefixtures("refused")
 def test_an_error_where_it_must_be_fused():
     heard = []
     for options in ({"must_fuse": True}, {"tile_sizes": (1, 64, 0, 64)}):
@@ -89,6 +104,7 @@ def test_an_error_where_it_must_be_fused():
         compile(VECTORS, must_fuse="yes")
 
 
+@pytest.mark.usefixtures("refused")
 def test_others_are_fused():
     """The attention behind it, of which nothing was said."""
     text = VECTORS.replace("return %o :", BEHIND + "return %r :")

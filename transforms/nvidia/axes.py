@@ -7,6 +7,7 @@ the heads of a group and its queries, are joined to one axis of rows.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -247,21 +248,30 @@ class Axes:
     def _measure(self) -> None:
         for node in list(self._parent):
             self._axes.setdefault(self._find(node), Axis(size=0, extent=0))
-        unknown = set(self._axes)
+        unknown, found = set(self._axes), set[Node]()
         for node, size in self._sizes.items():
             if node in self._parent:
                 self._widen(self._axes[self._find(node)], size)
                 unknown.discard(self._find(node))
-        if unknown:  # of memory that is read as a whole, of any size
+        for value, *rest in list(self._parent):  # of memory that is read as a whole
+            root = self._find((value, *rest))
+            if root in unknown and isinstance(value, ir.Value) and value.type.shape[rest[0]] != DYNAMIC:
+                self._widen(self._axes[root], value.type.shape[rest[0]])
+                found.add(root)
+        if unknown - found:  # it has any size
             raise PassError(UNBOUNDED, self.forall)
 
     def _assign(self) -> None:
-        for op in self._contractions:
-            loops = contraction_loops(op)
+        loops_of = {op: contraction_loops(op) for op in self._contractions}
+        in_rows = Counter(id(self.of_loop(op, d)) for op, of in loops_of.items() if of is not None for d in of.m)
+        for op, loops in loops_of.items():
             assert loops is not None, "a contraction has loops"
             of_left = [dim_position(e) for e in indexing_maps(op)[0].results]
             for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
-                wide = [d for d in candidates if self.of_loop(op, d).extent != 1] or candidates[-1:]
+                wide = [d for d in candidates if self.of_loop(op, d).extent != 1]
+                if not wide:  # the last one, of rows of those that are rows of most matmuls
+                    count = max((in_rows[id(self.of_loop(op, d))] for d in candidates), default=0)
+                    wide = [d for d in candidates if role != ROW or in_rows[id(self.of_loop(op, d))] == count][-1:]
                 if role == ROW:
                     wide.sort(key=of_left.index)  # in memory's order the copy engine can bring them together
                 found = sorted((self.of_loop(op, d) for d in wide), key=lambda axis: axis.size == axis.extent)
@@ -308,6 +318,9 @@ class Axes:
             kept = {dim_position(e) for e in m.results}
             loops = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction" and d not in kept]
             wide = [self.of_loop(op, d) for d in loops if self.of_loop(op, d).extent > 1]
+            for axis in wide:
+                if axis.role == BATCH:  # of a constant, which has its dimensions for itself
+                    axis.role = COLUMN
             columns = [self.of(result, d) for d in range(result.type.rank) if self.of(result, d).role == COLUMN]
             if any(axis.role != COLUMN for axis in wide) or (wide and any(axis.extent > 1 for axis in columns)):
                 raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", op)

@@ -81,7 +81,8 @@ def second_matmul(tracer: Tracer, element: Expr, parts: Sequence[int]) -> Second
 
 
 def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstMatmul]:
-    """Those among the elements `nodes`, with most dimensions first."""
+    """Those among the elements `nodes`, with most dimensions first; of these the ones with most of the queries: a bias
+    may be a product of keys and one vector, with as many where there is one query."""
     found = []
     for node in dict.fromkeys(nodes):
         if node.kind != "element" or not all(v in node.vars for v in k) or node.type != REAL:
@@ -95,8 +96,10 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
             queries, keys = contraction.lhs, contraction.rhs
             if has_k[0]:
                 queries, keys = keys, queries
-            found.append(FirstMatmul(contraction, peel(tracer, queries), peel(tracer, keys)))
-    return sorted(found, key=lambda first: -len(first.scores.element.vars))
+            first = FirstMatmul(contraction, peel(tracer, queries), peel(tracer, keys))
+            own = min(len(choice.vars) for choice, _ in first.queries.choices)  # others may repeat a vector
+            found.append(((len(contraction.element.vars), own), first))
+    return [first for _, first in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def computed_from(scores: Contraction) -> Callable[[Expr], bool]:

@@ -96,7 +96,7 @@ class _Rebuilder:
         output, too. Says what `rows` are: the dimensions of scores but the keys'."""
         scores = self.match.scores
         rows = [v for v in self.out if v in self.match.softmax.scores.vars]
-        if not set(queries.vars).difference(keys.vars, scores.loops):
+        if not set(queries.vars).difference(keys.vars, values.vars, scores.loops):  # rows of both matmuls
             query = Var(1)
             queries = with_unit(queries, query)
             self._return_unit(query, rows)

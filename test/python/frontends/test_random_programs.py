@@ -64,8 +64,6 @@ def check_on_cpu(program: RandomProgram) -> None:
 
 def check_for_gpus(program: RandomProgram, arch: str) -> None:
     kernel = check_code(lambda: compile(program.function, program.inputs(), target="nvidia", arch=arch), program)
-    if kernel is None:
-        return
     module = lowered(kernel.ir("fused"), is_fused=True, arch=arch)
     for flavour in FLAVOURS:
         args = program.inputs(flavour)

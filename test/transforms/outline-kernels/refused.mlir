@@ -16,7 +16,6 @@ func.func @part(%init: tensor<96x32xf32>, %x: f32) -> tensor<96x32xf32> {
 
 // How long a tile is must be known, where all of a tensor is one, too: here keys are left to kernels of single ops.
 
-// expected-remark @+3 {{no tile for one block: a dimension of a tile has no constant bound}}
 // expected-remark @+2 {{no tile for one block: a dimension of a tile has no constant bound}}
 // expected-remark @+1 {{no tile for one block: a dimension of a tile has no constant bound}}
 func.func @open_keys(%p: tensor<7x?xf32>, %v: tensor<?x5xf32>) -> tensor<7x5xf32> {

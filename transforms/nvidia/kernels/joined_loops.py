@@ -31,6 +31,8 @@ def with_joined_loops(matmul: ir.Operation) -> ir.Operation:
     for kind in (loops.m, loops.n, loops.k):
         wide = [d for d in kind if extents[d] != 1] or kind[:1]
         first.update({d: d if d in wide else None for d in kind})
+    known = {*loops.batch, *loops.m, *loops.n, *loops.k}
+    first.update({d: None for d in first if d not in known and extents[d] == 1})  # of one operand alone
     places = [[d for d in dims if d is not None] for dims in operand_loops(matmul)]
     following = [_following([d for d in dims if first[d] is not None]) for dims in places]
     for kind in (loops.m, loops.n, loops.k):

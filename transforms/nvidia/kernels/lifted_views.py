@@ -23,16 +23,20 @@ from ...linear import DYNAMIC, linear
 from ...reshapes import RESHAPES, only_units, reassociation, reshape
 from ...rewriting import defining_op, erase_if_unused, is_made_inside, ops_in
 from ...slices import Size, extract, slice_parts, split
+from .split_elements import split_elements
 
 
 def lift_views(forall: ir.Operation) -> None:
     """Moves those of a loop that are of memory. (Canonicalization took views that follow one another into it.)"""
-    for op in ops_in(forall):
-        if op.name in RESHAPES and not only_units(op):
-            if not is_made_inside(op.operands[0], forall):
-                op.move_before(forall)
-            elif op.name == "tensor.expand_shape":
-                _lift_split(op, forall)
+    pending = ops_in(forall, *RESHAPES)
+    while pending:
+        op = pending.pop(0)
+        if only_units(op):
+            continue
+        if not is_made_inside(op.operands[0], forall):
+            op.move_before(forall)
+        elif op.name == "tensor.expand_shape" and not _lift_split(op, forall):
+            pending += split_elements(op)
 
 
 @dataclass
@@ -45,15 +49,15 @@ class _Dim:
     groups: list[list[Size]]  # of the result, for each of them
 
 
-def _lift_split(op: ir.Operation, forall: ir.Operation) -> None:
-    """Splits the memory that `op` splits a slice of, if whole parts of it are cut out."""
+def _lift_split(op: ir.Operation, forall: ir.Operation) -> bool:
+    """Splits the memory that `op` splits a slice of, if whole parts of it are cut out; whether it does."""
     cut = defining_op(op.operands[0])
     if cut is None or cut.name != "tensor.extract_slice" or is_made_inside(cut.operands[0], forall):
-        return
+        return False
     memory = cut.operands[0]
     offsets, sizes, strides = slice_parts(cut)
     if len(sizes) != cut.results[0].type.rank or any(s != 1 for s in strides):
-        return
+        return False
     with ir.InsertionPoint(forall), op.location:
         wholes = known_sizes(memory)
     with ir.InsertionPoint(op), op.location:
@@ -61,7 +65,7 @@ def _lift_split(op: ir.Operation, forall: ir.Operation) -> None:
         for d, group in enumerate(reassociation(op)):
             dim = _split(wholes[d], offsets[d], sizes[d], [op.results[0].type.shape[e] for e in group])
             if dim is None:
-                return
+                return False
             dims.append(dim)
     with ir.InsertionPoint(forall), op.location:
         view = reshape(memory, [dim.sizes for dim in dims], expand=True)
@@ -73,6 +77,7 @@ def _lift_split(op: ir.Operation, forall: ir.Operation) -> None:
     op.results[0].replace_all_uses_with(result)
     op.erase()
     erase_if_unused(cut)
+    return True
 
 
 def _split(whole: Size, offset: Size, size: Size, shape: list[int]) -> _Dim | None:

@@ -6,9 +6,11 @@ blocks and there is but one tile of queries, the merge of the parts has none eit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ....dialects import build
+from ....dialects.build import element_of
 from ....dialects.mlir import func, ir
 from ....dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from ...attention import contraction_loops, is_matmul
@@ -19,10 +21,13 @@ from ...reshapes import RESHAPES, only_units
 from ...rewriting import defining_op, ops_in, ops_of, through
 from ...slices import insert_parallel
 from ..axes import TwoRoles
+from ..elements import byte_width
 from ..launched_memory import OF_MEMORY
 from ..own_rows import axes_of
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
+JOINED_ROWS = 512  # of several loops together: as many as a block has threads for
+LEAST_ROWS, MEMORY = 64, 160 << 10  # what is multiplied has room in shared memory, in bytes
 
 
 def is_one_tile(function: ir.Operation) -> bool:
@@ -86,7 +91,11 @@ def _is_small(matmul: ir.Operation) -> bool:
     assert loops is not None, "a contraction has loops"
     most = {**dict.fromkeys((*loops.batch, *loops.m), ROWS), **dict.fromkeys(loops.n, COLUMNS)}
     known = 0 not in sizes.values() and (is_tile or all(sizes[d] != DYNAMIC for d in most))
-    return known and all(sizes[d] <= limit for d, limit in most.items())
+    if not known or any(sizes[d] > limit for d, limit in most.items()):
+        return False
+    rows, columns, depth = (math.prod(max(sizes[d], 1) for d in kind) for kind in (loops.m, loops.n, loops.k))
+    size = (max(rows, LEAST_ROWS) + columns) * depth * byte_width(element_of(matmul.operands[0].type))
+    return rows <= JOINED_ROWS and columns <= COLUMNS and (is_tile or size <= MEMORY)
 
 
 # What to move into loops of one iteration, each a list of ops in their order; [] where there is nothing.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from ...reshapes import RESHAPES, only_units
 from ...rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
 from ...slices import Size, forall_bounds, mixed, slice_offsets, slice_sizes
 from ...splats import filled_with
+from ..axes import Axes
 from ..constants import constant_memory, own_constants
 from ..launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from ..marks import ALIGNED, BLOCK_THREADS, COPY
@@ -76,12 +78,18 @@ class OutlineKernels(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
-            ways: Sequence[Way] = [beside_loops, functools.partial(beside_loops, together=False), merges]
-            if not _loops(function):
-                less = functools.partial(between_matmuls, sums=False)
-                ways = [everything, between_matmuls, less] if is_one_tile(function) else []
+            ways: list[Way] = [beside_loops, apart, self._suiting, merges]
+            if not _loops(function) and is_one_tile(function):
+                ways = [everything, between_matmuls, functools.partial(between_matmuls, sums=False), *ways]
+            tried: list[list[list[int]]] = []
             for way in ways:
-                function, done = self._outlined_with(way, function)
+                found = way(function)
+                place = {op: number for number, op in enumerate(ops_of(function.regions[0].blocks[0]))}
+                numbers = [[place[op] for op in part] for part in found]
+                if not found or numbers in tried:
+                    continue
+                tried.append(numbers)
+                function, done = self._outlined_with(found, function)
                 if done:
                     break
             else:
@@ -94,33 +102,73 @@ class OutlineKernels(Pass):
             _Outliner(forall, kernel_module(function), f"{name}_{number}", self).run()
         erase_dead(function.regions[0].blocks[0])  # tensors that only the loops used
 
-    def _outlined_with(self, way: Way, function: ir.Operation) -> tuple[ir.Operation, bool]:
-        """Outlines a function with what `way` finds in loops of their own, if that suits kernels; else it is as before,
+    def _outlined_with(self, found: list[list[ir.Operation]], function: ir.Operation) -> tuple[ir.Operation, bool]:
+        """Outlines a function with what was `found` in loops of their own, if that suits kernels; else it is as before,
         another op."""
-        found = way(function)
-        if not found:
-            return function, False
         with ir.InsertionPoint(function):
             spare = function.clone().operation
-        module = kernel_module(function)
-        before = ops_of(module.regions[0].blocks[0])
         try:
-            foralls = [forall for ops in found for forall in one_block(ops)]
-            if not foralls:
-                raise PassError("its results have no sizes that are known", function)
-            check_order(function)
-            self._outline(function, _loops(function))
+            with _taken_back(function):
+                foralls = [forall for ops in found for forall in one_block(ops)]
+                if not foralls:
+                    raise PassError("its results have no sizes that are known", function)
+                check_order(function)
+                self._outline(function, _loops(function))
         except PassError as reason:
-            for made in ops_of(module.regions[0].blocks[0]):
-                if made not in before:
-                    made.erase()
-            if not before:
-                module.erase()
             function.erase()
             remark(spare, f"no tile for one block: {reason.message}")
             return spare, False
         spare.erase()
         return function, True
+
+    def _suiting(self, function: ir.Operation) -> list[list[ir.Operation]]:
+        """Of what `apart` finds, what kernels can be made of, if there is other, too."""
+        found = apart(function)
+        suits = [len(found) > 1 and self._suits(function, number) for number in range(len(found))]
+        return [part for part, does in zip(found, suits, strict=True) if does]
+
+    def _suits(self, function: ir.Operation, number: int) -> bool:
+        with ir.InsertionPoint(function):
+            spare = function.clone().operation
+        try:
+            with _taken_back(spare, always=True):
+                foralls = one_block(apart(spare)[number])
+                check_order(spare)
+                self._outline(spare, foralls)
+                return bool(foralls)
+        except PassError:
+            return False
+        finally:
+            spare.erase()
+
+
+def apart(function: ir.Operation) -> list[list[ir.Operation]]:
+    """What `beside_loops` finds, each matmul by itself."""
+    return beside_loops(function, together=False)
+
+
+@contextlib.contextmanager
+def _taken_back(function: ir.Operation, always: bool = False) -> Iterator[None]:
+    """Takes away the kernels of a function that are made within, where one cannot be made, or its tiles have no layouts
+    (``assign-layouts``); or `always`."""
+    module, undo = kernel_module(function), True
+    before = set(ops_of(module.regions[0].blocks[0]))
+
+    def made() -> list[ir.Operation]:
+        return [op for op in ops_of(module.regions[0].blocks[0]) if op not in before]
+
+    try:
+        yield
+        for kernel in made():
+            if kernel.name == "gpu.func" and BLOCK_THREADS not in kernel.attributes:
+                Axes(kernel)
+        undo = always
+    finally:
+        if undo:
+            for op in made():
+                op.erase()
+            if not before:
+                module.erase()
 
 
 def _loops(function: ir.Operation) -> list[ir.Operation]:
@@ -233,12 +281,13 @@ class _Outliner:
     def _sink_loaded_scalars(self) -> None:
         """Scalars that come from elements of tensors are read by the kernel: the host has no such memory at hand."""
         known: Values = {}
+        first = ir.InsertionPoint(ops_of(self.body)[0])  # behind what was put there before: one may need another
         for op in ops_in(self.forall):
             if op.block.owner.operation == self.forall and op.name == "scf.forall.in_parallel":
                 continue
             for number, value in enumerate(op.operands):
                 if not isinstance(value.type, ir.ShapedType) and self._is_loaded(value):
-                    with ir.InsertionPoint.at_block_begin(self.body):
+                    with first:
                         op.operands[number] = copy_needed(value, known, _makes_number)
 
     def _is_loaded(self, value: ir.Value) -> bool:

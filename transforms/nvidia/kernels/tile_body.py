@@ -24,6 +24,7 @@ from ..axes import BATCH, COLUMN, Axes, Axis, kept_dims, reshaped_dims, rows_fir
 from .padding import Padding
 
 COLUMNS = 16  # of 16 bits: the tensor cores' k
+NO_ROW = "a tile's only row, or column, is none behind a reshape: not lowered for GPUs"
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,9 @@ class TileBody:
         return LoadOp(memory.memref, places, behind, result=self._tile_type(value)).result
 
     def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
-        """The constant that a tensor is filled with, seen through slices."""
+        """The constant that a tensor is filled with, seen through slices and reshapes."""
         init = self._init_behind(value)
-        return filled_with(through(value, "tensor.extract_slice") if init is None else init)
+        return filled_with(through(value, "tensor.extract_slice", *RESHAPES) if init is None else init)
 
     def _init_behind(self, value: ir.Value) -> ir.Value | None:
         """What a shared output starts as, of which `value` is a slice; None for other tensors."""
@@ -246,6 +247,12 @@ class TileBody:
         new = self.tile(value)
         offsets = [self.index(o) for o in slice_offsets(op)]
         axes, kept = self._axes(value), self._kept(value)
+        if new.type.rank != len(kept):
+            raise PassError(NO_ROW, op)
+        if not isinstance(new.type.element_type, ir.FloatType) or new.type.element_type.width > 32:
+            raise PassError(f"results of type {new.type.element_type} are not stored by tiles", op)
+        if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
+            raise PassError("a result of columns alone, as of keys, is held by no thread: not lowered for GPUs", op)
         sizes = [self._size(axes[d]) for d in kept]
         dims = dims_attribute(self._behind(axes, kept_dims(op, value.type), kept))
         StoreOp(new, target.memref, [*offsets, *sizes], dims)
@@ -265,7 +272,7 @@ class TileBody:
         new_maps = [self._map(m, axes, kept, v) for m, v in zip(maps, op.operands, strict=True)]
         for value, m in zip(operands, new_maps, strict=True):
             if isinstance(value.type, ir.RankedTensorType) and value.type.rank != len(m.results):
-                raise PassError("a tile's only row, or column, is none behind a reshape: not lowered for GPUs", op)
+                raise PassError(NO_ROW, op)
         new = ir.Operation.create(
             "linalg.generic",
             results,
@@ -293,6 +300,8 @@ class TileBody:
             return self.scalar(value)
         written = number >= len(op.operands) - len(op.results)
         if not written and value not in self.values and not self._kept(value) and self.axes.is_memory(value):
+            if (splat := self._splat_behind(value)) is not None:
+                return arith.ConstantOp(value.type.element_type, splat).result
             memory = self.memory(value)
             places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
             return ir.Operation.create("memref.load", [value.type.element_type], [memory.memref, *places]).result
@@ -328,6 +337,8 @@ class TileBody:
     def _extracted(self, op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """An element of a tensor in memory."""
         source, *indices = op.operands
+        if (splat := self._splat_behind(source)) is not None:
+            return arith.ConstantOp(source.type.element_type, splat).result
         memory = self.memory(source)
         places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
         for d, index in zip(memory.dims, indices, strict=True):
@@ -340,8 +351,8 @@ class TileBody:
     def _moved(self, op: ir.Operation, maps: Sequence[ir.AffineMap]) -> bool:
         """A transposition or broadcast of a tile in memory is a load with other dimensions."""
         source = op.operands[0]
-        if len(op.operands) != 2 or not moves_first(op):
-            return False
+        if len(op.operands) != 2 or not moves_first(op) or not self._kept(op.results[0]):
+            return False  # a single element is no tile
         if not isinstance(source.type, ir.ShapedType) or source in self.values or not self.axes.is_memory(source):
             loaded = defining_op(self.values[source]) if source in self.values else None
             if loaded is None or loaded.name != "tile.load" or source not in self.memories:

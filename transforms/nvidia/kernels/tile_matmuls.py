@@ -218,9 +218,12 @@ def _tiled_loops(matmul: ir.Operation) -> ContractionLoops:
 
 
 def _loops(matmul: ir.Operation) -> ContractionLoops | None:
-    """The loops of a matmul that has rows and columns, one loop along the sum, and fills some of a tile."""
+    """The loops of a matmul that has rows and columns, one loop along the sum, no other sum of one operand alone, and
+    fills some of a tile."""
     loops, extents = _tiled_loops(matmul), static_extents(matmul)
     if any(len(kind) != 1 for kind in (loops.m, loops.n, loops.k)) or 0 in extents:
+        return None
+    if len(loops.batch) + 3 != len(extents):
         return None
     rows, columns, depth = (extents[loop] or MANY for (loop,) in (loops.m, loops.n, loops.k))
     return loops if max(rows, columns) >= LEAST and depth >= LEAST else None
