@@ -65,12 +65,14 @@ def online(
 
     `parts`, `workers`, `busy_rows`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
     `mark-few-rows`; `whole_tiles`: `split-masked-tiles`.
-    `tests`: iterations may be left out by what their tile of a mask is. `canonicalizing`: options of canonicalize.
+    `tests`: iterations may be left out by what their tile of a mask is; else those that are not are listed before all
+    loops. `canonicalizing`: options of canonicalize.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} busy-rows={busy_rows} "
         f"together={together}}}",
-        "split-masked-tiles": f"{{tests={int(tests)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
+        "split-masked-tiles": f"{{tests={int(tests)} lists={int(not tests)} few-rows={few_rows} "
+        f"whole-tiles={int(whole_tiles)}}}",
         "mark-few-rows": f"{{rows={few_rows}}}",
         "canonicalize": canonicalizing,
     }

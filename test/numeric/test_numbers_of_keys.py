@@ -359,7 +359,7 @@ def test_tiles_of_other_documents_are_left_out(name, dynamic, monkeypatch):
 
 @pytest.mark.parametrize("how", ["sorted", "permuted", "repeated"])
 def test_tiles_of_causal_documents(how, monkeypatch):
-    """Those of later keys are left out, too; what lies between two tiles of a document is computed."""
+    """Those of later keys are left out, too; what lies between two tiles of a document, if each may be looked at."""
     graph = Attention(**SMALL, documents=(30, 0, 45, 64, 11), window=(None, 0))
     inputs = graph.inputs("normal", 0)
     numbers = NUMBERS[how](graph.named(inputs)["documents"], np.random.default_rng(1))
@@ -367,7 +367,9 @@ def test_tiles_of_causal_documents(how, monkeypatch):
     causal = live_tiles(np.arange(150)[None], 16, 20, np.greater_equal)
     same = live_tiles(inputs[-1], 16, 20, np.equal)
     before, behind = (np.logical_or.accumulate(same[..., ::way], axis=-1)[..., ::way] for way in (1, -1))
-    assert tiles_computed(graph, inputs, monkeypatch) == graph.heads * (before & behind & causal).sum()
+    assert tiles_computed(graph, inputs, monkeypatch) == graph.heads * (same & causal).sum()
+    found = tiles_computed(graph, inputs, monkeypatch, options="{tests=false}")
+    assert found == graph.heads * (before & behind & causal).sum()
 
 
 @pytest.mark.parametrize("how", PADDINGS)
@@ -475,11 +477,11 @@ def check_mask(graph, inputs, way, launches):
 
 @pytest.mark.parametrize(("how", "letters", "way"), crossed(list(MASKS), ["qk", "bqk"], GPUS))
 def test_masks_that_heads_share_are_looked_at_before(how, letters, way):
-    """Rows of tiles, tiles, the first and the last one; then attention."""
+    """Rows of tiles, tiles, what they are, how many are to be computed, and which; then attention."""
     graph = Attention(**SIZES | {"queries": 130, "keys": 1024, "mask": letters, "head_size": 8})
     live = MASKS[how](*np.indices((graph.queries, graph.keys)))
     inputs = with_numbers(graph, graph.inputs("normal", 0), "mask", live)
-    check_mask(graph, inputs, way, launches=4)
+    check_mask(graph, inputs, way, launches=6)
 
 
 @pytest.mark.parametrize(
@@ -489,6 +491,79 @@ def test_masks_that_are_not_looked_at_before(fields):
     """Of as many elements as scores, of a cut tile, of few tiles; numbers that are added."""
     graph = Attention(**SIZES | {"queries": 130, "keys": 1024, "mask": "bqk", "head_size": 8} | fields)
     check_mask(graph, graph.inputs("normal", 0), "sm_90a", launches=1)
+
+
+# Tiles that are listed.
+
+LISTED = Attention(**SMALL | {"queries": 320, "keys": 320}, documents=(60, 0, 101, 159))
+BLOCKS = {  # of documents whose tokens are not side by side
+    "in turns": lambda n, rng: np.arange(n.shape[1]) // 20 % 4 + 0 * n,
+    "of all tiles": lambda n, rng: rng.integers(0, 5, (len(n), 16)).repeat(20, axis=1),
+    "far": lambda n, rng: rng.choice([-(2**31), -5, 2**31 - 1], (len(n), 32)).repeat(10, axis=1),
+    **NUMBERS,
+}
+
+
+@pytest.mark.parametrize("options", ["", "{tests=false lists=true}"])
+@pytest.mark.parametrize("window", [(None, None), (None, 0), (-90, 0), (-30, 20)], ids=str)
+@pytest.mark.parametrize("how", BLOCKS)
+def test_tiles_between_live_ones_are_left_out(how, window, options, monkeypatch):
+    """Those whose numbers lie between others, or are far from 0, are not known to be dead."""
+    graph = replace(LISTED, window=window)
+    inputs = graph.inputs("normal", 0)
+    numbers = BLOCKS[how](graph.named(inputs)["documents"], np.random.default_rng(1))
+    inputs = with_numbers(graph, inputs, "documents", numbers)
+    numbers, is_far = inputs[-1].astype(int), abs(inputs[-1].astype(int)) > 2**28
+    least, greatest = (
+        [extreme(np.where(is_far, far, numbers).reshape(2, -1, step), axis=-1) for step in (16, 20)]
+        for extreme, far in ((np.min, -(2**40)), (np.max, 2**40))
+    )
+    overlap = (least[0][:, :, None] <= greatest[1][:, None]) & (least[1][:, None] <= greatest[0][:, :, None])
+    (low, high), (i, j) = window, np.indices((320, 320))
+    near = (low is None or j - i >= low) & (high is None or j - i <= high)
+    near = np.broadcast_to(near, i.shape).reshape(20, 16, 16, 20).any(axis=(1, 3))
+    assert tiles_computed(graph, inputs, monkeypatch, options) == graph.heads * (overlap & near).sum()
+
+
+def drawn_holes(seed):
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    pick = rng.choice
+    kind, tokens = pick(("mask", "documents", "documents and a mask")), pick((1024, 1024, 1280, 2048))
+    fields = {
+        "batch": pick((1, 2)),
+        "heads": 2,
+        "heads_kv": pick((0, 1)),
+        "head_size": pick((8, 16)),
+        "element": pick(("f16", "bf16")),
+        "lse": pick((False, True, False)),
+        "window": pick(((None, None), (None, 0), (-150, 0), (-70, 400), (0, None))),
+        "bias": pick(("", "", "k", "qk")),
+        "softcap": pick((0.0, 0.0, 20.0)),
+    }
+    queries = pick((64, 100, 130))
+    if "documents" in kind:
+        fields["documents"], queries = (tokens,), tokens
+    if "mask" in kind:
+        fields["mask"] = pick(("bk", "qk", "bqk", "qk"))
+    graph = Attention(**fields, queries=queries, keys=tokens, bottom_right=pick((False, True)))
+    inputs = graph.inputs("normal", seed)
+    if graph.mask:
+        shape = graph.named(inputs)["mask"].shape
+        tiles = [-(-n // 64) for n in shape[2:]]
+        mask = numbers.random((*shape[:2], *tiles)) < pick((0.1, 0.3, 0.9))
+        mask = mask.repeat(64, axis=2).repeat(64, axis=3)[:, :, : shape[2], : shape[3]]
+        inputs = with_numbers(graph, inputs, "mask", mask ^ (numbers.random(shape) < pick((0, 0, 1e-4))))
+    if graph.documents:
+        count, step = pick((1, 2, 5, 40)), pick((16, 64, 128, 100))
+        blocks = numbers.integers(0, count, (graph.batch, -(-tokens // step))).repeat(step, axis=1)[:, :tokens]
+        inputs = with_numbers(graph, inputs, "documents", blocks)
+    return graph, inputs, pick(("cpu", "sm_90a", "sm_80"))
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 60))])
+def test_listed_tiles(seed):
+    graph, inputs, way = drawn_holes(seed)
+    check(graph, inputs, way)
 
 
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])

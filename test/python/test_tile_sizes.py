@@ -131,8 +131,11 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
         ({"head_size": 64, "bias": "bhqk"}, (256, 64)),
         ({"head_size": 64, "bias": "bhqk", "softcap": 30.0}, (128, 128)),
-        ({"head_size": 64, "mask": "qk"}, (256, 64)),
-        ({"head_size": 64, "mask": "bhqk"}, (128, 128)),  # too few share it
+        ({"head_size": 64, "mask": "qk"}, (128, 128)),  # more of larger tiles would be dead
+        ({"head_size": 64, "mask": "bhqk"}, (128, 128)),
+        ({"head_size": 64, "mask": "bk"}, (128, 128)),
+        ({"head_size": 128, "documents": (96, 4000)}, (128, 128)),
+        ({"head_size": 64, "documents": (96, 4000), "window": (None, 0)}, (128, 128)),
         ({"head_size": 64, "queries": 1}, (1, 64)),
         ({"head_size": 63}, (192, 128)),  # rows are not aligned, and copied to some that are
         ({"head_size": 63, "queries": 100}, (64, 128)),  # two of 64

@@ -25,18 +25,18 @@ and have other tiles beyond 128 (``widen-operands``).
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
-four bytes. 256 × 64 up to head dimension 64 for biases, with which matmuls start (``start-scores``), and for masks that
-many heads share; one that each has its own of comes too late for four warpgroups. Where the copy engine cannot bring it
-(``stage-operands``), 64 keys: what each thread loads by itself takes registers; but where it comes through shared
-memory nonetheless, the same tiles, of 112 keys from head dimension 65 on: rows take 16 bytes more. Batch entries and
-heads that share the bias are the innermost loop of the grid, so that it comes from memory once for all of them. Where
-enough of them do, rows that are not aligned will be (``align-rows``).
+four bytes. 256 × 64 up to head dimension 64 for biases, with which matmuls start (``start-scores``); of masks more of
+such a tile is dead. Where the copy engine cannot bring it (``stage-operands``), 64 keys: what each thread loads by
+itself takes registers, unless it changes with keys alone; but where it comes through shared memory nonetheless, the
+same tiles, of 112 keys from head dimension 65 on: rows take 16 bytes more. Batch entries and heads that share a bias
+are the innermost loop of the grid, so that it comes from memory once for all of them. Where enough of them do, rows
+that are not aligned will be (``align-rows``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
@@ -71,7 +71,6 @@ FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 MOST_ROWS = 64  # of few queries
 ALIGNED = 128  # bits
 LEAST_KEYS = 16
-MANY = 8
 MANY_KEYS = 1 << 16  # of which there may be any number
 AS_GOOD = 1.05  # so much longer than the fastest tiles take
 
@@ -93,11 +92,11 @@ def choose_hopper_tile_sizes(
     if not aligned or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
     if others:
-        small = _small_tiles(attention, others)
-        shared = _shared_loops(attention, extents)
-        starts = all(isinstance(v.type.element_type, ir.FloatType) for v in others) and not _uses_functions(attention)
-        shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
-        many = small != CROWDED_HOPPER_TILES_BY_HEAD and (starts or shared_by_many)
+        planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
+        small = _small_tiles(attention, planes)
+        added = [v for v in planes if isinstance(v.type.element_type, ir.FloatType)]
+        shared = _shared_loops(attention, extents) if added else []
+        many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD and not _uses_functions(attention)
         wide = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if many else []
         sizes, order = _choose_fastest(attention, multiprocessors, wide, small)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
@@ -203,22 +202,49 @@ def _uses_functions(attention: Attention) -> bool:
 
 
 def _by_place(attention: Attention) -> list[ir.Operation]:
-    """The ops that change scores by where they are."""
-    return [op for op in _between(attention) if ops_in(op, "linalg.index")]
+    """The ops that change scores by where they are, and those that make masks for that."""
+    between = _between(attention)
+    makers = [maker for op in between for v in op.operands if _is_of_place(maker := defining_op(v))]
+    return [op for op in between if ops_in(op, "linalg.index")] + makers
 
 
-def _between(attention: Attention) -> Iterator[ir.Operation]:
+def _between(attention: Attention) -> list[ir.Operation]:
     """The ops from softmax, or from the weights that are made without one, back to the scores."""
-    op = defining_op(attention.modified)
-    while op is not None and op != attention.scores and len(op.operands):
-        yield op
-        op = defining_op(op.operands[0])
+    ends = [attention.root, attention.softmax]
+    made: set[ir.Operation] = set()
+    pending = [attention.scores]
+    while pending:
+        users = {use.owner.operation for r in pending.pop().results for use in r.uses}
+        pending += [op for op in users if op not in made and op not in ends]
+        made.update(users.difference(ends))
+    found: dict[ir.Operation, None] = {}
+    pending = [attention.modified]
+    while pending:
+        op = defining_op(pending.pop())
+        if op in made and op not in found:
+            found[op] = None
+            pending += op.operands
+    return list(found)
 
 
-def _inputs(op: ir.Operation) -> list[tuple[ir.Value, int]]:
+def _is_of_place(op: ir.Operation | None) -> bool:
+    """Whether along the last dimension of the result, as that of keys, an op changes with the index alone."""
+    if op is None or not is_structured(op) or not ops_in(op, "linalg.index"):
+        return False
+    *maps, of_result = indexing_maps(op)
+    last = of_result.results[-1:]
+    return not any(e in last for m in maps for e in m.results)
+
+
+def _inputs(op: ir.Operation, attention: Attention) -> list[tuple[ir.Value, int]]:
     """The tensors that scores come together with in an op, and which operands they are."""
-    operands = list(op.operands)[: -len(op.results)]
-    return [(v, i) for i, v in enumerate(operands) if i and isinstance(v.type, ir.RankedTensorType)]
+    of_scores = [attention.scores, *_between(attention)]
+    found = []
+    for number, value in enumerate(list(op.operands)[: -len(op.results)]):
+        maker = defining_op(value)
+        if isinstance(value.type, ir.RankedTensorType) and maker not in of_scores and not _is_of_place(maker):
+            found.append((value, number))
+    return found
 
 
 def _other_tensors(attention: Attention) -> list[tuple[ir.Value, set[int]]]:
@@ -229,7 +255,7 @@ def _other_tensors(attention: Attention) -> list[tuple[ir.Value, set[int]]]:
     for op in _between(attention):
         rank = len(iterator_types(op)) if is_structured(op) else 0
         known = rank == len(of_scores) and indexing_maps(op)[-1] == ir.AffineMap.get_identity(rank)
-        for value, number in _inputs(op):
+        for value, number in _inputs(op, attention):
             dims = set(range(len(iterator_types(attention.root))))
             if known:
                 places = zip(indexing_maps(op)[number].results, value.type.shape, strict=True)
@@ -272,7 +298,7 @@ def _is_engines(value: ir.Value, attention: Attention) -> bool:
 
 def _is_by_keys(value: ir.Value, attention: Attention) -> bool:
     """Whether keys stand side by side in a tensor that scores come together with."""
-    op, number = next((op, n) for op in _between(attention) for v, n in _inputs(op) if v == value)
+    op, number = next((op, n) for op in _between(attention) for v, n in _inputs(op, attention) if v == value)
     if not is_structured(op):
         return False
     last = dim_position(indexing_maps(op)[number].results[-1])

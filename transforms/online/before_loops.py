@@ -11,7 +11,7 @@ from ...dialects.mlir import ir
 from ..copying import copy_needed
 from ..rewriting import ancestors, defining_op
 from ..slices import Size, forall_bounds
-from .tile_sets import Bound
+from .tile_sets import Bound, TileSets
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Unknown(Exception):
 class BeforeLoops:
     """What is computed before the parallel loop around `loop`; or before `loop`, where there is none.
 
-    Each kind of it has a place, from `open` on, in the order of its use.
+    Each kind of it has a place, from `open` on until the sets are finished, in the order of its use.
     """
 
     KINDS = ("tables", "scans")
@@ -65,16 +65,15 @@ class BeforeLoops:
         self._outside = [a.block for a in ancestors(self._anchor) if a.parent is not None]
         self._places: dict[str, ir.Operation] = {}
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._places)
-
-    def open(self) -> None:
+    def open(self, sets: TileSets) -> None:
+        if self._places:
+            return
+        sets.at_the_end(self._close, behind=2)
         with ir.InsertionPoint(self._anchor), self._anchor.location:
             for kind in self.KINDS:
                 self._places[kind] = build.index(0).owner.operation
 
-    def close(self) -> None:
+    def _close(self) -> None:
         for place in self._places.values():
             place.erase()
         self._places = {}

@@ -28,8 +28,9 @@ from ..extents import extent
 from ..rewriting import defining_op, is_inside
 from .loaded_masks import is_number
 from .positions import Local, Scalar, element, follow
-from .tile_conditions import TileConditions, Where
+from .tile_conditions import Scan, TileConditions, Where
 from .tile_forms import TileForms, sizes_of
+from .tile_predicates import TilePredicates
 from .tile_scans import TileScans
 from .tile_sets import TileSets
 
@@ -47,8 +48,8 @@ class Decided:
 class DeadTiles:
     """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
-    def __init__(self, forms: TileForms, tests: bool = False):
-        self._at = TileConditions(forms, tests)
+    def __init__(self, forms: TileForms, tests: bool = False, scan: Scan = TileScans.at_the_ends):
+        self._at = TileConditions(forms, tests, scan)
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
         """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
@@ -112,13 +113,22 @@ class DeadTiles:
 class TileMasks(DeadTiles):
     """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
 
-    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True, tests: bool = True):
-        """`loads`: whether what is loaded may be looked at before the loop; `tests`: and before each tile."""
+    def __init__(
+        self,
+        sets: TileSets,
+        x: ir.Value,
+        loads: bool = True,
+        tests: bool = True,
+        predicates: TilePredicates | None = None,
+    ):
+        """`loads`: whether what is loaded may be looked at before the loop; `tests`: and before each tile.
+        `predicates`: in the place of intervals."""
         self._sizes = sizes_of(x, sets)
-        forms = TileForms(sets, self._sizes, sets if loads else None)
-        super().__init__(forms, tests)
+        forms = TileForms(predicates or sets, self._sizes, sets if loads else None)
+        of_each = predicates and (lambda _, form: predicates.where_not_positive(form))
+        super().__init__(forms, tests, of_each or TileScans.at_the_ends)
         # A mask of queries and keys is brought along with the keys: tiles without it would have loops of their own.
-        self._live_at = TileConditions(forms, tests, TileScans.in_a_row, tables=False)
+        self._live_at = TileConditions(forms, tests, of_each or TileScans.in_a_row, tables=bool(predicates))
         self.sets = sets
         self.forms = forms
         self.is_finite = False  # whether a mask that is known puts another number than −∞ where a score is dead

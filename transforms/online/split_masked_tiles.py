@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ...dialects.mlir import arith, ir
@@ -21,10 +21,12 @@ from .match_accumulation import Unsuited, first_value, zero_like
 from .modified_scores import ModifiedScores, carried_states, modified_scores_in
 from .tile_conditions import Where
 from .tile_guards import Guard, put_guard
+from .tile_lists import TileList
+from .tile_predicates import ALL, Predicate, TilePredicates, opposite
 from .tile_sets import Bound, Tiles, TileSets
 
 MAX_LOOPS = 6  # in place of one: each is a copy of the body
-JOINED = 3  # that GPUs make one again, where data says where they begin; more, or with finite masks, would stay apart
+JOINED = 3  # that GPUs make one again (`join-loops`); more, or with finite masks, would stay apart
 Part: TypeAlias = tuple[Bound, Bound, bool]  # of the tiles: from, to, whether all are live
 
 
@@ -60,12 +62,18 @@ class SplitMaskedTiles(Pass):
     Numbers that are loaded take part, if `from-data`: one for all keys (a length), one for each query (where its
     sequence ends), and one for each key: which document it is of, whether it is padding. Of the latter the least and
     the greatest of each tile are found before all loops (tile_extremes.py), and of these the first and the last tile
-    that may be live (tile_scans.py).
+    that may be live (tile_scans.py). A table of blocks, of bits that are looked up at ⌊i / 128⌋ and ⌊j / 128⌋, is one
+    of tiles already.
 
-    Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
-    to it, if it `tests`: it is skipped where all of it is dead, and computed without the mask of i1 where none is
-    (tile_guards.py). To see that all of what is added is 0 would take as long as to add it. Else (on GPUs) a mask of i1
-    that several heads share is looked at before all loops, too, for the first and the last tile that may be live.
+    Between the first tile and the last one there may be dead ones, as of documents that are not side by side. If it
+    `tests`, each tile is looked at when the loop comes to it: it is skipped where it is dead, and computed without the
+    mask where it is live (tile_guards.py). With `lists` (on GPUs) the tiles that are not dead are listed before all
+    loops (tile_lists.py), the live ones first; loops are over the entries of a list. So are masks whose loops would be
+    too many.
+
+    Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at, too, if it
+    `tests`. To see that all of what is added is 0 would take as long as to add it. Else a mask of i1 that several heads
+    share is looked at before all loops.
 
     Without a softmax, scores become weights of values by themselves: tiles are dead where a mask makes these 0.
 
@@ -75,6 +83,7 @@ class SplitMaskedTiles(Pass):
 
     from_data: bool = option("which tiles are computed may depend on numbers that are loaded", True)
     tests: bool = option("each tile may be tested when the loop is there: of masks that are loaded, and low ones", True)
+    lists: bool = option("tiles that masks with holes leave are listed before all loops", False)
     few_rows: int = option("tiles of fewer rows, by dimension, keep a mask that is computed", 0)
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
@@ -146,7 +155,7 @@ class _Plan:
     """What a loop becomes: `parts`, those of tiles that are not `dead`, then those that are computed `late`.
 
     `known` are masks of which it is computed where they are of no effect, `tested` those of which a `guard` finds it
-    out. `reason`: why dead tiles are not skipped.
+    out. `reason`: why dead tiles are not skipped. Where tiles are `listed`, the parts are those of the list.
     """
 
     sets: TileSets
@@ -157,6 +166,7 @@ class _Plan:
     known: list[Decided]
     tested: list[Decided]
     reason: str | None
+    listed: TileList | None = None
 
     @staticmethod
     def of(
@@ -187,27 +197,42 @@ class _Plan:
         guard = Guard.of(sets, tests, tested)
         alive = sets.complement(dead)
         parts = _parts(sets, alive, live)
+        each = listed = None
+        most = JOINED if options.lists else MAX_LOOPS
+        has_holes = masks.forms.by_data or len(_sequence(sets, alive, live)) > most
+        if has_holes and late is None and not few and not reason:
+            each = _EachTile.of(loop, sets, scores, options)
+        if each is not None and options.lists:
+            listed = TileList.of(sets, each.dead, each.live)
         by_data = masks.forms.scans is not None and masks.forms.scans.found_rows
-        if by_data and not options.tests and (masks.is_finite or len(parts) > JOINED):
+        if each is not None and listed is not None:
+            known = each.known
+        elif each is not None and options.tests:
+            known, tested, parts = [], [*tested, *each.known], [(*interval, True) for interval in alive]
+            guard = replace(guard or Guard(sets.variable), dead_where=each.dead, live_where=each.live)
+        elif by_data and not options.tests and (masks.is_finite or len(parts) > JOINED):
             known, parts = [], _parts(sets, alive, [])
-        return _Plan(sets, parts, dead, late, guard, known, tested, reason)
+        return _Plan(sets, parts, dead, late, guard, known, tested, reason, listed)
 
     @property
     def is_as_before(self) -> bool:
-        return self.guard is None and self.parts == [(*self.sets.all[0], False)]
+        return self.listed is None and self.guard is None and self.parts == [(*self.sets.all[0], False)]
 
     @property
     def may_peel(self) -> bool:
         """Whether the last tile may have a loop of its own."""
-        return len(self.parts) > 1 and self.late is None and self.guard is None and not self.reason
+        looks = self.late is not None or self.guard is not None or self.listed is not None
+        return len(self.parts) > 1 and not looks and not self.reason
 
     @property
     def description(self) -> str:
         some = ["skips dead tiles"] if self.dead and self.late is None else []
         some += ["skips masked tiles unless a row has no other keys"] if self.late is not None else []
         some += ["computes live tiles without the mask"] if self.known and any(part[2] for part in self.parts) else []
-        some += ["looks at each tile of what is loaded as a mask"] if self.guard is not None else []
+        some += ["looks at each tile" + " of what is loaded as a mask" * self.guard.has_tests] if self.guard else []
         count = len(self.parts) + (len(self.late.tiles) if self.late is not None else 0)
+        if self.listed is not None:
+            some, count = ["lists the tiles that are not dead"], len(self.listed.kinds)
         loops = f": {count} loops in place of one" if count > 1 else ""
         return f"{' and '.join(some)}{loops}"
 
@@ -229,9 +254,11 @@ class _Plan:
         """Puts the loops before `loop`, which nothing uses then."""
         mark(self.known, DECIDED)
         mark(self.tested, DECIDED_BY_TEST)
-        sets, late = self.sets, self.late
-        current = list(loop.operands)[3:]
-        for low, high, is_live in self.parts:
+        sets, late, results = self.sets, self.late, list(loop.results)
+        current, parts = list(loop.operands)[3:], self.parts
+        if self.listed is not None:
+            loop, parts = self.listed.over_entries(loop)
+        for low, high, is_live in parts:
             current = _copy(loop, sets.value(low), sets.value(high), current, is_live, self.guard)
         if late is not None:
             maxima = current[late.maximum]
@@ -243,8 +270,38 @@ class _Plan:
                 ]
             for first, end in bounds:
                 current = _copy(loop, first, end, current, False, None)
-        for result, value in zip(loop.results, current, strict=True):
+        for result, value in zip(results, current, strict=True):
             result.replace_all_uses_with(value)
+        if self.listed is not None:
+            loop.erase()
+
+
+@dataclass(frozen=True)
+class _EachTile:
+    """What is known of tiles one by one: which are `dead`, and in which of them `known` masks, if there are any, are of
+    no effect: in `live` ones, which is said of all where those that are not dead are live."""
+
+    dead: Predicate
+    live: Predicate | None
+    known: list[Decided]
+
+    @staticmethod
+    def of(loop: ir.Operation, sets: TileSets, scores: ModifiedScores, options: SplitMaskedTiles) -> _EachTile | None:
+        """None where no tile may be left out by it, or the last one needs a loop of its own."""
+        if options.whole_tiles and narrow_types(loop) and cut_sizes(loop, sets.step):
+            return None
+        predicates = TilePredicates(sets)
+        masks = TileMasks(sets, scores.value, options.from_data, tests=False, predicates=predicates)
+        dead: Any = _dead(scores, masks).tiles
+        decided = masks.conditions(masks.scores)
+        # In place of a finite mask a list has loops with it and without, which would stay two.
+        known = [] if options.lists and masks.is_finite else decided
+        if not dead or _why_not_skipped(loop, scores):
+            return None
+        live = predicates.all
+        for one in known:
+            live = predicates.intersection(live, one.where.tiles)
+        return _EachTile(dead, (ALL if opposite(dead) == live else live) if known else None, known)
 
 
 @dataclass(frozen=True)

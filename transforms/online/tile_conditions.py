@@ -11,10 +11,11 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ..rewriting import defining_op
+from .forms_before import has_looked_up
 from .loaded_masks import LoadedMask, Test, is_true, loaded_mask
 from .positions import Greatest, Quotient, Scalar, follow
 from .tile_forms import TileForms, is_never_negative
-from .tile_scans import TileScans, has_looked_up
+from .tile_scans import TileScans
 from .tile_sets import Tiles
 
 Scan: TypeAlias = Callable[[TileScans, Index], Tiles]
@@ -106,6 +107,9 @@ class TileConditions:
             return known if mask is None or known.always or known.never else self._of_test(is_true(mask))
         if op.name in ("arith.cmpi", "arith.cmpf"):
             return self._compare(op, scalar)
+        if op.name == "tensor.extract":
+            found = self.forms.looked_up(scalar)
+            return self._positive(found) if found is not None else self.unknown
         parts = [self.truth(scalar.operand(i)) for i in range(len(op.operands))] if op.name in _LOGIC else []
         if op.name in ("arith.andi", "arith.ori"):
             return self.both(*parts) if op.name == "arith.andi" else self.either(*parts)

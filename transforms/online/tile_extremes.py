@@ -8,16 +8,16 @@ Of numbers of keys %n, and tiles of 64 of them::
       %number = tensor.extract %n[%batch, %at]
       linalg.yield max(%number, %known0), min(%number, %known1)
 
-Of a mask in memory that several heads share, likewise: whether a test of an element fails anywhere in a tile. That is
-first found of each row, whose elements are side by side.
+Of a mask in memory that several heads share, likewise: whether a test of an element holds anywhere in a tile, or
+everywhere. That is first found of each row, whose elements are side by side.
 
 Numbers that are far from 0 count as if they were further (far_numbers.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
@@ -36,7 +36,7 @@ FEWEST_TILES = 16  # of a mask that is looked at (on an H200 that takes 3 µs an
 
 @dataclass(frozen=True)
 class _Numbers:
-    """In tiles; with a `test` those that are 1 where it fails for an element of a mask, else 0, which have rows of
+    """In tiles; with a `test` those that are 1 where it holds for an element of a mask, else 0, which have rows of
     `tiled[-1]`, each wholly there."""
 
     tensor: ir.Value
@@ -59,6 +59,15 @@ class TileExtremes:
         """Whether the numbers are one of the tiles that a table can have."""
         return self._vector(loaded, step) is not None
 
+    def has(self, tensor: ir.Value) -> bool:
+        """Whether a tensor is there before all loops."""
+        return self._before.has(tensor)
+
+    def begins_tile(self, at: Index, step: int) -> bool:
+        """Whether surely a multiple of `step`."""
+        tiled = self._tiled(at, 0, step)
+        return tiled is not None and tiled.start == 0
+
     def of(self, loaded: Loaded, step: int, sign: int) -> OfTile:
         """Of the numbers the largest (sign 1), or the least."""
         numbers = self._vector(loaded, step)
@@ -80,13 +89,13 @@ class TileExtremes:
         is_shared = any(s.variable not in used and s.count != 1 for s in self._before.counted or [])
         if not is_shared or not rows or mask.along != mask.tensor.type.rank - 1 or not self._before.has(mask.tensor):
             return None
-        numbers = _Numbers(mask.tensor, (*rows, keys), test)
-        return Index(0, ((OfTile(self._table(numbers, 1), mask.position, numbers.tiled, mask.along), 1),))
+        canonical = replace(test, negated=False)
+        numbers = _Numbers(mask.tensor, (*rows, keys), canonical)
+        of_tile = OfTile(self._table(numbers, 1 if test.negated else -1), mask.position, numbers.tiled, mask.along)
+        return Index(0, ((of_tile, 1),)) if test.negated else Index(1, ((of_tile, -1),))
 
     def _table(self, numbers: _Numbers, sign: int) -> ir.Value:
-        if not self._before.is_open:
-            self._before.open()
-            self._sets.at_the_end(self._before.close, behind=2)
+        self._before.open(self._sets)
         if numbers not in self._tables:
             self._tables[numbers] = self._stand_ins(numbers)
             self._sets.at_the_end(lambda: self._emit(numbers), behind=1)  # scans, which look them up
@@ -138,26 +147,28 @@ class TileExtremes:
     def _results(self, numbers: _Numbers, signs: list[int]) -> list[ir.Value]:
         tables = self._tables[numbers]
         element = tables[1].type.element_type
-        failing = numbers.test is not None  # 0 or 1
-        if failing:
-            *rows, keys = numbers.tiled
-            numbers = _Numbers(_failing_rows(numbers.tensor, keys, numbers.test, element), tuple(rows))
-        source, rank = numbers.tensor, numbers.tensor.type.rank
-        width = 1 if failing else width_of(source.type.element_type)
-        ends = [build.as_index(build.mixed_size(source, tiled.along)) for tiled in numbers.tiled]
+        sources, width = [numbers.tensor] * len(signs), width_of(numbers.tensor.type.element_type)
+        tiles: Sequence[Tiled] = numbers.tiled
+        if numbers.test is not None:  # 0 or 1
+            *tiles, keys = numbers.tiled
+            sources, width = _rows_of_test(numbers.tensor, keys, numbers.test, element, signs), 1
+        rank = sources[0].type.rank
+        ends = [build.as_index(build.mixed_size(sources[0], tiled.along)) for tiled in tiles]
         last = [arith.subi(end, build.index(1)) for end in ends]
-        spans = [build.empty([tiled.step], ir.IntegerType.get_signless(1)) for tiled in numbers.tiled]
+        spans = [build.empty([tiled.step], ir.IntegerType.get_signless(1)) for tiled in tiles]
         starts = [build.fill(first(element, sign), tables[sign]) for sign in signs]
 
         def combined(*scalars: ir.Value) -> list[ir.Value]:
             position = [linalg.IndexOp(d).result for d in range(rank)]
-            for number, tiled in enumerate(numbers.tiled):
+            for number, tiled in enumerate(tiles):
                 tile = arith.muli(position[tiled.along], build.index(tiled.step))
                 at = arith.addi(arith.addi(tile, linalg.IndexOp(rank + number).result), build.index(tiled.start))
                 position[tiled.along] = arith.minsi(at, last[number])
-            found = widened(tensor.extract(source, position), element)
-            known = scalars[len(spans) :]
-            return [extremum(element, s)(old, extreme(found, s, width)) for s, old in zip(signs, known, strict=True)]
+            loaded = {source: widened(tensor.extract(source, position), element) for source in sources}
+            return [
+                extremum(element, s)(old, extreme(loaded[source], s, width))
+                for s, source, old in zip(signs, sources, scalars[len(spans) :], strict=True)
+            ]
 
         loops = rank + len(spans)
         maps = [build.projection(loops, [rank + number]) for number in range(len(spans))]
@@ -166,19 +177,20 @@ class TileExtremes:
         return mark_small(build.generic(spans, starts, maps, iterators, combined))
 
 
-def _failing_rows(mask: ir.Value, keys: Tiled, test: Test, element: ir.Type) -> ir.Value:
-    """1 where a test fails for an element of a row of a tile, else 0: [batch, queries, tiles of keys], say."""
+def _rows_of_test(mask: ir.Value, keys: Tiled, test: Test, element: ir.Type, signs: Sequence[int]) -> list[ir.Value]:
+    """Whether a test holds for any element of a row of a tile (sign 1), or for all (−1), as 0 or 1: [batch, queries,
+    tiles of keys], say."""
     *sizes, count = build.mixed_sizes(mask)
     tiles = reshape(mask, [*([size] for size in sizes), [count // keys.step, keys.step]], expand=True)
     n = len(sizes) + 1
-    start = build.fill(first(element, 1), build.empty([*sizes, count // keys.step], element))
-    maps = [build.projection(n + 1, range(n + 1)), build.projection(n + 1, range(n))]
+    starts = [build.fill(first(element, s), build.empty([*sizes, count // keys.step], element)) for s in signs]
+    maps = [build.projection(n + 1, range(n + 1)), *[build.projection(n + 1, range(n))] * len(signs)]
 
-    def combined(x: ir.Value, known: ir.Value) -> ir.Value:
-        return extremum(element, 1)(known, widened(test.opposite().of_element(x), element))
+    def combined(x: ir.Value, *known: ir.Value) -> list[ir.Value]:
+        holds = widened(test.of_element(x), element)
+        return [extremum(element, s)(old, holds) for s, old in zip(signs, known, strict=True)]
 
-    (found,) = build.generic([tiles], [start], maps, [build.PARALLEL] * n + [build.REDUCTION], combined)
-    return found
+    return build.generic([tiles], starts, maps, [build.PARALLEL] * n + [build.REDUCTION], combined)
 
 
 def smallest(sizes: Iterable[Index]) -> int | None:

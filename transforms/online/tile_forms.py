@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ..extents import extent
 from ..linear import linear, minima
 from ..rewriting import defining_op
 from .before_loops import BeforeLoops
 from .loaded_masks import Test
-from .positions import Greatest, Loaded, Local, OfTile, Quotient, Scalar, follow, through_views
+from .positions import Greatest, Loaded, Local, OfTile, Quotient, Scalar, Tiled, follow, through_views
 from .tile_extremes import TileExtremes, smallest
 from .tile_scans import TileScans
 from .tile_sets import SetsOfTiles, TileSets
@@ -35,6 +35,7 @@ class TileForms:
         self.sizes = sizes
         self._tables: TileExtremes | None = None
         self.scans: TileScans | None = None
+        self.by_data = False  # whether numbers that are loaded may say of each tile anything
         if loads is not None:
             before = BeforeLoops(loads.loop)
             self._tables, self.scans = TileExtremes(loads, before), TileScans(loads, before)
@@ -78,9 +79,55 @@ class TileForms:
                 return _greatest(*(self.of(at.operand(i)).scaled(sign) for i in (0, 1))).scaled(sign)
             if op.name in _DIVISIONS:
                 return self._quotient(op, at)
-            return None
+            if op.name == "arith.select":
+                return self.of(at.operand(2)) if self._is_false(at.operand(0)) else None
+            return self.looked_up(at) if op.name == "tensor.extract" else None
 
         return linear(scalar.value, leaf)
+
+    def _is_false(self, scalar: Scalar) -> bool:
+        """Whether a condition never holds, as that an index is negative, which would count from the end."""
+        op = defining_op(scalar.value)
+        if op is None or op.name != "arith.cmpi":
+            return False
+        predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
+        if predicate != arith.CmpIPredicate.slt:
+            return False
+        return is_never_negative(self.of(scalar.operand(0)) - self.of(scalar.operand(1)))
+
+    def looked_up(self, scalar: Scalar) -> Index | None:
+        """The bit that a tensor.extract reads, if it is one for all of a tile: that of a block of queries and keys, at
+        ⌊i / 128⌋ and ⌊j / 128⌋ in a table of blocks."""
+        op = defining_op(scalar.value)
+        is_bit = op is not None and scalar.value.type == ir.IntegerType.get_signless(1)
+        if not is_bit or op.name != "tensor.extract" or self._tables is None or not self._tables.has(op.operands[0]):
+            return None
+        position, tiled = [], []
+        for d in range(1, len(op.operands)):
+            form = self.of(scalar.operand(d))
+            atom = form.terms[0][0] if form.is_value else None
+            if isinstance(atom, Quotient):
+                position.append(self._start_in_block(atom))
+                tiled.append(Tiled(d - 1, 0, atom.divisor))
+            else:
+                position.append(form)
+        if not all(p is not None and all(isinstance(v, ir.Value) for v, _ in p.terms) for p in position):
+            return None
+        changing = [t.along for t in tiled if position[t.along].coefficient(self.sets.counter)]
+        others = [p for d, p in enumerate(position) if d not in changing]
+        if len(changing) != 1 or not all(self._is_known(p) and not p.coefficient(self.sets.counter) for p in others):
+            return None
+        self.by_data = True
+        return Index(0, ((OfTile(op.operands[0], tuple(position), tuple(tiled), changing[0]), 1),))
+
+    def _start_in_block(self, quotient: Quotient) -> Index | None:
+        """Where the tile begins, if all of it is in one of the blocks of which a quotient is the number."""
+        local = [atom for atom, c in quotient.form.terms if isinstance(atom, Local)]
+        if len(local) != 1 or quotient.form.coefficient(local[0]) != 1:
+            return None
+        start, size = quotient.form.without(local[0]), smallest(self.sizes[local[0].dim])
+        is_whole = size is not None and quotient.divisor % size == 0 and self._tables.begins_tile(start, size)
+        return start if is_whole else None
 
     def _quotient(self, op: ir.Operation, scalar: Scalar) -> Index | None:
         """By a positive constant. What truncates does as ⌊⌋ only where nothing is negative."""
@@ -140,7 +187,9 @@ class TileForms:
 
     def fails(self, test: Test) -> Index | None:
         """A form that is 0 at most where a test holds for all of a tile of a mask, of which there is a table then."""
-        return self._tables.fails(test)
+        found = self._tables.fails(test)
+        self.by_data |= found is not None
+        return found
 
     def _step(self, loaded: Loaded) -> int | None:
         """The size of tiles, but for a shorter last one, that a table can have, and of which the numbers are one."""
@@ -164,7 +213,8 @@ class TileForms:
                 found = Index.of(self.loads.extreme(loaded.tensor, loaded.position, loaded.along, size, sign))
             else:
                 of_tile = self._tables.of(loaded, step, sign)
-                changes = at.coefficient(self.sets.counter)
+                changes = bool(at.coefficient(self.sets.counter))
+                self.by_data |= changes
                 found = Index(0, ((of_tile, 1),)) if changes else self._looked_up(of_tile)
             self._extremes_of[key] = found
         return self._extremes_of[key]
@@ -196,7 +246,12 @@ _DIVISIONS = ("arith.floordivsi", "arith.divsi", "arith.divui", "arith.shrui", "
 
 def is_never_negative(form: Index) -> bool:
     return form.const >= 0 and all(
-        c >= 0 and (isinstance(atom, Local) or (isinstance(atom, ir.Value) and _is_count(atom)))
+        c >= 0
+        and (
+            isinstance(atom, Local)
+            or (isinstance(atom, ir.Value) and _is_count(atom))
+            or (isinstance(atom, Quotient) and is_never_negative(atom.form))
+        )
         for atom, c in form.terms
     )
 

@@ -16,22 +16,17 @@ of queries finds its own between the first and the last tile of which it is not 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling import Index
-from .before_loops import BeforeLoops, Steps, Unknown, mark_small
-from .far_numbers import widened
+from .before_loops import BeforeLoops, Steps, mark_small
+from .forms_before import narrow, needed_steps, sizes_of, value_of, values_of, wide
 from .positions import OfTile
 from .tile_sets import Tiles, TileSets, as_index
 
 FIRST, END, COUNT = "first", "end", "count"
-
-
-def has_looked_up(form: Index) -> bool:
-    """Whether a form is of numbers that are looked up for each tile."""
-    return any(isinstance(atom, OfTile) for atom, _ in form.terms)
 
 
 @dataclass(frozen=True)
@@ -74,19 +69,8 @@ class TileScans:
 
     def _scan(self, form: Index, holds: bool) -> _Scan | None:
         """None where it cannot be made before the loops."""
-        before, sets = self._before, self._sets
-        counted = before.counted
-        if counted is None or not sets.supported:
-            return None
-        try:
-            needed = before.needed(_values(form))
-            needed |= before.needed([] if isinstance(sets.high, int) else [sets.high])
-            own = tuple(s for s in counted if s.variable in needed)
-            is_known = all(isinstance(s.high, int) or not before.needed([s.high]) for s in own)
-        except Unknown:
-            return None
-        variables = [sets.variable, *(s.variable for s in own)]
-        return _Scan(form, holds, own) if is_known and all(v in variables for v in needed) else None
+        own = needed_steps(self._before, self._sets, [form])
+        return _Scan(form, holds, own) if own is not None else None
 
     def _found(self, scan: _Scan, what: str) -> ir.Value:
         """The number of the first tile, counted from 0, or of all tiles if there is none; where the last one ends, or
@@ -95,18 +79,14 @@ class TileScans:
         if scan.own not in self._wanted:
             self._wanted[scan.own] = []
             sets.at_the_end(lambda: self._emit(scan.own))
+        self._before.open(sets)
         with self._before.at("tables"):
-            stand_in = build.empty(self._sizes(scan.own), _number())
+            stand_in = build.empty(sizes_of(self._before, scan.own), narrow())
         self._wanted[scan.own].append((scan, what, stand_in))
-        sets.hold(_values(scan.form))
+        sets.hold(values_of(scan.form))
         with ir.InsertionPoint(sets.loop), sets.loop.location:
             places = [sets.keep(s.place(s.variable)) for s in scan.own]
             return sets.keep(as_index(sets.keep(tensor.extract(stand_in, places))))
-
-    def _sizes(self, own: tuple[Steps, ...]) -> list[ir.Value | int]:
-        """How many iterations there are, emitted at the insertion point."""
-        highs = [s.high if isinstance(s.high, int) else self._before.copied(s.high, {}) for s in own]
-        return [replace(s, high=high).size() for s, high in zip(own, highs, strict=True)]
 
     def _emit(self, own: tuple[Steps, ...]) -> None:
         """Puts what is used of these scans in the place of what stands for them."""
@@ -116,21 +96,21 @@ class TileScans:
             for (_, _, stand_in), result in zip(used, self._results(own, used) if used else [], strict=True):
                 stand_in.replace_all_uses_with(result)
         for scan, _, stand_in in wanted:
-            self._sets.release(_values(scan.form))
+            self._sets.release(values_of(scan.form))
             stand_in.owner.erase()
 
     def _results(self, own: tuple[Steps, ...], used: list[tuple[_Scan, str, ir.Value]]) -> list[ir.Value]:
         sets, n = self._sets, len(own)
-        tiles, sizes = Steps(sets.variable, sets.low, sets.high, sets.step), self._sizes(own)
-        count = _most_tiles([scan.form for scan, _, _ in used])
-        zero, number = build.constant(_number(), 0), arith.index_cast(_number(), build.as_index(count))
+        tiles, sizes = Steps(sets.variable, sets.low, sets.high, sets.step), sizes_of(self._before, own)
+        count = self._most_tiles([scan.form for scan, _, _ in used])
+        zero, number = build.constant(narrow(), 0), arith.index_cast(narrow(), build.as_index(count))
         neutral = {FIRST: number, END: zero, COUNT: zero}
-        starts = [build.fill(neutral[what], build.empty(sizes, _number())) for _, what, _ in used]
+        starts = [build.fill(neutral[what], build.empty(sizes, narrow())) for _, what, _ in used]
 
         def combined(_tile: ir.Value, *known: ir.Value) -> list[ir.Value]:
             moved = {s.variable: s.at(linalg.IndexOp(d).result) for d, s in enumerate(own)}
             moved[sets.variable] = tiles.at(linalg.IndexOp(n).result)
-            tile, one = arith.index_cast(_number(), linalg.IndexOp(n).result), build.constant(_number(), 1)
+            tile, one = arith.index_cast(narrow(), linalg.IndexOp(n).result), build.constant(narrow(), 1)
             end = sets.high if isinstance(sets.high, int) else self._before.copied(sets.high, moved)
             is_tile = arith.cmpi(arith.CmpIPredicate.slt, moved[sets.variable], build.as_index(end))
             conditions: dict[tuple[Index, bool], ir.Value] = {}
@@ -139,7 +119,9 @@ class TileScans:
                 key = scan.form, scan.holds
                 if key not in conditions:
                     predicate = arith.CmpIPredicate.sle if scan.holds else arith.CmpIPredicate.sgt
-                    is_so = arith.cmpi(predicate, self._sum(scan.form, moved), build.constant(_wide(), 0))
+                    is_so = arith.cmpi(
+                        predicate, value_of(scan.form, moved, self._before.copied), build.constant(wide(), 0)
+                    )
                     conditions[key] = arith.andi(is_tile, is_so)
                 combine = {FIRST: arith.minsi, END: arith.maxsi, COUNT: arith.addi}[what]
                 own_number = {FIRST: tile, END: arith.addi(tile, one), COUNT: one}[what]
@@ -150,47 +132,12 @@ class TileScans:
         maps = [build.projection(n + 1, [n]), *[build.projection(n + 1, range(n))] * len(used)]
         return mark_small(build.generic([span], starts, maps, [build.PARALLEL] * n + [build.REDUCTION], combined))
 
-    def _sum(self, form: Index, moved: dict[ir.Value, ir.Value]) -> ir.Value:
-        """A form of numbers that may be far from 0."""
-        found = build.constant(_wide(), form.const)
-        for atom, c in form.terms:
-            value = self._looked_up(atom, moved) if isinstance(atom, OfTile) else self._before.copied(atom, moved)
-            found = arith.addi(found, arith.muli(widened(value, _wide()), build.constant(_wide(), c)))
-        return found
-
-    def _value(self, form: Index, moved: dict[ir.Value, ir.Value]) -> ir.Value:
-        found = build.index(form.const)
-        for atom, c in form.terms:
-            value = self._before.copied(atom, moved)
-            found = arith.addi(found, arith.muli(as_index(value), build.index(c)))
-        return found
-
-    def _looked_up(self, atom: OfTile, moved: dict[ir.Value, ir.Value]) -> ir.Value:
-        position = [self._value(form, moved) for form in atom.position]
-        for tiled in atom.tiled:
-            tile = arith.divui(arith.subi(position[tiled.along], build.index(tiled.start)), build.index(tiled.step))
-            last = arith.subi(build.as_index(build.mixed_size(atom.table, tiled.along)), build.index(1))
-            position[tiled.along] = arith.minui(tile, last)  # behind the loop: any
-        return tensor.extract(atom.table, position)
-
-
-def _most_tiles(forms: Sequence[Index]) -> ir.Value | int:
-    """A number of tiles that no loop exceeds: that of a table, which has one for each."""
-    atom = next(atom for form in forms for atom, _ in form.terms if isinstance(atom, OfTile))
-    return build.mixed_size(atom.table, atom.along)
-
-
-def _wide() -> ir.Type:
-    return ir.IntegerType.get_signless(64)
-
-
-def _number() -> ir.Type:
-    """What memory has in place of an index."""
-    return ir.IntegerType.get_signless(32)
-
-
-def _values(form: Index) -> list[ir.Value]:
-    found = []
-    for atom, _ in form.terms:
-        found += [v for f in atom.position for v in _values(f)] if isinstance(atom, OfTile) else [atom]
-    return found
+    def _most_tiles(self, forms: Sequence[Index]) -> ir.Value | int:
+        """A number of tiles that no loop exceeds: as many as a table has, or several for each of its blocks."""
+        atom = next(atom for form in forms for atom, _ in form.terms if isinstance(atom, OfTile))
+        blocks, block = (
+            build.mixed_size(atom.table, atom.along),
+            next(t.step for t in atom.tiled if t.along == atom.along),
+        )
+        several = -(-block // self._sets.step)
+        return blocks * several if isinstance(blocks, int) else arith.muli(blocks, build.index(several))

@@ -25,6 +25,7 @@ from ..open_reshapes import to_views
 from ..sequential import to_loops
 from ..sorting import by_rank
 from . import complex as torch_complex
+from . import divisions as torch_divisions
 from . import experts as torch_experts
 from . import numbers as torch_numbers
 from . import scalars as torch_scalars
@@ -95,6 +96,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _erase_asserts(module)
     to_views(module)
     nans.keep(module)
+    torch_divisions.of_integers(module)
     to_loops(module)
     by_rank(module)
     # Sizes are not negative: that the importer asks whether they are, where it broadcasts, would make others of them.

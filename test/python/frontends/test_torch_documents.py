@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import compile  # noqa: E402
 from attn_opt.transforms.attention import is_matmul  # noqa: E402
+from attn_opt.transforms.online.before_loops import SMALL  # noqa: E402
 from attn_opt.transforms.rewriting import ops_in  # noqa: E402
 from gpu_modules import lowered  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
@@ -143,3 +144,80 @@ def test_on_gpus(name):
         assert len([loop for loop in found if any(map(is_matmul, ops_in(loop, "linalg.generic")))]) == 1
     (found,) = run_as_on_gpu(lowered(kernel.ir("graph"), parts=1), args, [torch.float16])
     close(found, function(*map(wide, args)), torch.float16)
+
+
+# Masks with holes.
+
+LONG = 2048  # 16 tiles of 128 keys
+IN_TURNS = ((torch.arange(LONG) // 128) % 8)[None].int() - 4
+LAYOUT = torch.rand(16, 16, generator=torch.Generator().manual_seed(1)) < 0.3
+
+
+def places():
+    return torch.arange(LONG)[:, None], torch.arange(LONG)
+
+
+def half_documents(q, k, v, segments):
+    return documents_of_sdpa(q, k, v, segments // 2)
+
+
+def layout(q, k, v, table):
+    i, j = places()
+    return F.scaled_dot_product_attention(q, k, v, table[i // 128, j // 128])
+
+
+def layout_of_each_entry(q, k, v, tables):
+    """The queries' blocks are shorter than tiles of keys, so that one may be live in part."""
+    i, j = places()
+    return F.scaled_dot_product_attention(q, k, v, tables[:, None, i // 64, j // 128])
+
+
+def counted_from_the_end(q, k, v, table):
+    i, j = places()
+    return F.scaled_dot_product_attention(q, k, v, table[-1 - i // 128, j // 128])
+
+
+def first_keys_and_window(q, k, v, _):
+    i, j = places()
+    return F.scaled_dot_product_attention(q, k, v, (j <= i) & ((j < 64) | (i - j < 300)))
+
+
+HOLES = {
+    "documents in turns": (documents_of_sdpa, IN_TURNS, True),
+    "two of them": (half_documents, IN_TURNS, True),
+    "a table of blocks": (layout, LAYOUT, True),
+    "a table of each entry": (layout_of_each_entry, LAYOUT[torch.arange(32) // 2][None], True),
+    "a table from its end on": (counted_from_the_end, LAYOUT, False),
+    "first keys and a window": (first_keys_and_window, IN_TURNS, True),
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_tiles_are_listed_on_gpus(name):
+    """Where a table is read backwards, it is not looked at before."""
+    function, loaded, is_listed = HOLES[name]
+    args = (*tensors(*[(1, 2, LONG, 16)] * 3, dtype=torch.float16), loaded)
+    text = compile(function, args, target="nvidia", arch="sm_90a").ir("graph")
+    online = lowered(text, last="decompose-linalg-ext", parts=1)
+    with online.context:
+        made = [op for op in ops_in(online.operation, "linalg.generic") if SMALL in op.attributes]
+    assert bool(made) == is_listed
+    (found,) = run_as_on_gpu(lowered(text, parts=1), args, [torch.float16])
+    close(found, function(*map(wide, args)), torch.float16)
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_holes_on_cpus(name):
+    function, loaded, _ = HOLES[name]
+    args = (*tensors(*[(1, 2, LONG, 16)] * 3), loaded)
+    close(compile(function, args)(*args), function(*map(wide, args)))
+
+
+@pytest.mark.parametrize("divisor", [64, 7, -3])
+def test_quotients_are_integers(divisor):
+    """Also where f64 would round."""
+    numbers = torch.tensor([0, 1, 63, 64, -1, -64, 2**62 + 1, -(2**62) - 1, 2**53 + 1])
+    kernel = compile(lambda x: (x // divisor, torch.div(x, divisor, rounding_mode="floor")), (numbers,))
+    assert "f64" not in kernel.ir("graph")
+    for found in kernel(numbers):
+        assert torch.equal(found, numbers // divisor)

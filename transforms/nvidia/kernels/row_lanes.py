@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sole_combiner
+from ...online.before_loops import SMALL
 from ...rewriting import defining_op
 from ...slices import slice_offsets
 from ...splats import filled_with, is_constant_tensor
@@ -27,6 +28,7 @@ from ..reductions import INTEGERS, NEUTRAL, neutral
 WARP = 32
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
 FEW_RESULTS = 4096  # which threads of their own would keep few multiprocessors busy
+THREADS = FEW_RESULTS * WARP  # that keep all of them busy
 LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all of the lines that they touch
 
 # What gpu.subgroup_reduce calls the combiners.
@@ -92,15 +94,17 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
         if filled_with(value) is None and any(True for _ in op.regions[0].blocks[0].arguments[number].uses):
             along.append(number)
     read = [op.operands[number] for number in along]
-    width = 1
-    if any(len(maps[number].results) == len(iterator_types(op)) for number in along):
+    width, most = 1, WARP
+    if SMALL in op.attributes:
+        most = _threads_for_each(op)
+    elif any(len(maps[number].results) == len(iterator_types(op)) for number in along):
         if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
             return None
         width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
     elif _may_be_many(op) or len(reduced) > 1:
         return None  # rows are read again for other results, as of a matmul, and come from the cache
     pieces = extent // width
-    lanes = min(WARP, 1 << max(pieces // AHEAD, 1).bit_length() - 1)
+    lanes = min(most, 1 << max(pieces // AHEAD, 1).bit_length() - 1)
     return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
 
 
@@ -108,6 +112,13 @@ def _may_be_many(op: ir.Operation) -> bool:
     """Whether there are more than few results, for all that is known."""
     shape = op.results[0].type.shape
     return DYNAMIC in shape or math.prod(shape) > FEW_RESULTS
+
+
+def _threads_for_each(op: ir.Operation) -> int:
+    """How many threads a result may have, so that there are no more than keep all multiprocessors busy."""
+    shape = op.results[0].type.shape
+    share = 1 if DYNAMIC in shape else THREADS // max(1, math.prod(shape))
+    return 1 << max(1, min(WARP, share)).bit_length() - 1
 
 
 def _in_lanes(op: ir.Operation, number: int) -> ir.Operation | None:

@@ -249,10 +249,10 @@ class TileBody:
         axes, kept = self._axes(value), self._kept(value)
         if new.type.rank != len(kept):
             raise PassError(NO_ROW, op)
-        if not isinstance(new.type.element_type, ir.FloatType) or new.type.element_type.width > 32:
-            raise PassError(f"results of type {new.type.element_type} are not stored by tiles", op)
-        if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
-            raise PassError("a result of columns alone, as of keys, is held by no thread: not lowered for GPUs", op)
+        kind = new.type.element_type
+        if not isinstance(kind, ir.FloatType) or kind.width > 32:
+            way_out = "convert them before (of f64, to f32), or compile for the CPU"
+            raise PassError(f"tiles of {kind} are no results: {way_out}", op)
         sizes = [self._size(axes[d]) for d in kept]
         dims = dims_attribute(self._behind(axes, kept_dims(op, value.type), kept))
         StoreOp(new, target.memref, [*offsets, *sizes], dims)
