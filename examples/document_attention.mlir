@@ -1,7 +1,8 @@
 // Documents that stand one after the other: each token sees those of its own document up to itself.
 //
 // A number for each token says which document it is of. Loops over keys go from the first to the last tile that may be
-// of the same documents as a tile of queries, which is found before them: a hundred documents cost what they cost alone.
+// of the same documents as a tile of queries, which is found before them, and leave out those between that are not: a
+// hundred documents cost what they cost alone.
 // (attn-run makes up numbers of documents, which follow no order; with an array of your own:
 //   attn-run examples/document_attention.mlir --inputs q.npy k.npy v.npy documents.npy)
 
