@@ -74,6 +74,19 @@ def make_for(bounds: Sequence[ir.Value], inits: Sequence[ir.Value] = ()) -> tupl
     return loop, loop.regions[0].blocks.append(*kinds, arg_locs=[loop.location] * len(kinds))
 
 
+def make_while(
+    inits: Sequence[ir.Value], kinds: Sequence[ir.Type] | None = None
+) -> tuple[ir.Operation, ir.Block, ir.Block]:
+    """A scf.while that carries `inits`, at the insertion point: the block that still lacks the scf.condition, and the
+    one that still lacks the scf.yield, to which what is of `kinds` goes on, by default as many as inits."""
+    types = [v.type for v in inits]
+    kinds = types if kinds is None else list(kinds)
+    loop = ir.Operation.create("scf.while", kinds, list(inits), regions=2)
+    places = zip(loop.regions, (types, kinds), strict=True)
+    condition, body = (r.blocks.append(*of, arg_locs=[loop.location] * len(of)) for r, of in places)
+    return loop, condition, body
+
+
 def carried_number(argument: ir.Value) -> int | None:
     """Which one a block argument is of what a scf.for or scf.forall carries, or shares; None for any other."""
     loop = argument.owner.owner.operation

@@ -21,6 +21,14 @@ that phase is complete, or the one `behind` before it. (PTX ISA, "mbarrier", "cp
 
 Warpgroups that compute take turns, so that one has the tensor cores while others do what stands between matmuls:
 `tile.start_turns`, then `tile.take_turn` and `tile.pass_turn`, each the same number of times in all of them.
+
+A number that one warp has, as that of the tile that comes next, which it takes from memory that blocks share, it tells
+the others (`tile.share`, before warps have roles):
+
+    tile.wait_barrier %free[%n] {behind = 1 : i64}           tile.wait_barrier %ready[%n] {behind = 0 : i64}
+    %t = tile.take %numbers[%n]                              %t = tile.told %slots[%n]
+    tile.tell %t, %slots[%n]                                 tile.arrive %free[%n]
+    tile.arrive %ready[%n]
 """
 
 import re
@@ -311,7 +319,7 @@ class AnyOfWarpOp(Tile.Operation, name="any_of_warp", traits=[ext.Pure]):
 
 def expect_flags(name: str, kind: ir.Type) -> None:
     fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and kind.has_static_shape
-    expect(fits and str(kind.element_type) == "i32", f"expects {name} to be a memref of 32-bit flags, but found {kind}")
+    expect(fits and str(kind.element_type) == "i32", f"expects {name} to be a memref of 32-bit words, but found {kind}")
 
 
 def verify_raise(op: ir.OpView) -> None:
@@ -348,6 +356,56 @@ class InitFlagsOp(Tile.Operation, name="init_flags"):
 
     assembly_format = "$flags attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(lambda op: expect_flags("the operand", op.flags.type)))
+
+
+def expect_numbers(name: str, kind: ir.Type) -> None:
+    fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and str(kind.element_type) == "i32"
+    expect(fits, f"expects {name} to be a memref of 32-bit numbers of one dimension, but found {kind}")
+
+
+class TakeOp(Tile.Operation, name="take"):
+    """The first of `numbers`, in memory that all blocks share, which it adds 1 to: no two of them get the same. One
+    number, its n-th, for all threads of a block; where warps have roles, for those of one warp."""
+
+    numbers: ext.Operand[Any]
+    use: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$numbers `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_numbers("the operand", op.numbers.type)))
+
+
+class ShareOp(Tile.Operation, name="share"):
+    """The n-th number that warps share: where they have roles, that of one of them, which others need not compute."""
+
+    number: ext.Operand[Any]
+    use: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$number `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verify_declared)
+
+
+class TellOp(Tile.Operation, name="tell"):
+    """A warp's number becomes number `use` mod size of those in shared memory, for other warps."""
+
+    number: ext.Operand[Any]
+    numbers: ext.Operand[Any]
+    use: ext.Operand[Any]
+
+    assembly_format = "$number `,` $numbers `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the numbers", op.numbers.type)))
+
+
+class ToldOp(Tile.Operation, name="told"):
+    """That number, which is there before anything that follows."""
+
+    numbers: ext.Operand[Any]
+    use: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$numbers `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the numbers", op.numbers.type)))
 
 
 class MeetOp(Tile.Operation, name="meet"):

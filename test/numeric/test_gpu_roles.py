@@ -56,6 +56,8 @@ CASES = {
     "dynamic, later keys": {"window": (0, None), "dynamic": True},
     "dynamic, causal to the last key": {"window": (None, 0), "bottom_right": True, "keys": 450, "dynamic": True},
     "bias": {"window": (-99, 0), "bias": "qk"},
+    "sequences": {"groups": ((150, 130), (0, 0), (33, 70), (137, 120))},
+    "sequences, causal": {"groups": ((150, 130), (0, 0), (33, 70), (137, 120)), "window": (None, 0)},
     "bias of rows that are not aligned": {"window": (-99, 0), "bias": "hqk", "keys": 319},
 }
 TILES = [(256, 64), (192, 64), (128, 32), (128, 128)]
@@ -77,6 +79,20 @@ def test_masks_of_the_least_number(window, keep_maximum):
     found, _ = run(graph, (*inputs, bias), (128, 64), last="shift-low-rows", keep_maximum=keep_maximum)
     expected, _ = graph.reference((*inputs, bias))
     assert np.linalg.norm(found - expected) <= 1e-2 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("keep_maximum", [True, False])
+@pytest.mark.parametrize("window", [(None, None), (None, 0)])
+def test_tiles_are_taken_where_masks_are_data(window, keep_maximum):
+    """Documents in turns: a block takes the next tile from a number that a warp of its own reads for all others."""
+    graph = Attention(**SIZES | {"queries": 1024, "keys": 1024, "documents": (1024,), "window": window})
+    inputs = [np.arange(1024, dtype=x.dtype)[None] // 130 % 3 if x.ndim == 2 else x for x in graph.inputs("normal", 0)]
+    found, blocks = run(graph, inputs, (128, 64), keep_maximum=keep_maximum)
+    expected, _ = graph.reference(inputs)
+    assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
+    assert [len(block.roles) - block.warpgroups for block in blocks] == [2] * MULTIPROCESSORS
+    tiles = [block.views[0] > 0 for block in blocks]
+    assert all(tiles), "the second block has the tile of its number, which the first one does not take"
 
 
 # Few queries, which fill the rows of a tile together with heads that share their keys: the tile's sizes along both.

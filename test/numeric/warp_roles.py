@@ -16,9 +16,9 @@ from attn_opt.dialects.reference import arrays, interface
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
-from attn_opt.transforms.nvidia.architecture import ROWS, WARPS
+from attn_opt.transforms.nvidia.architecture import ARRANGERS, ROWS, WARPS
 from attn_opt.transforms.nvidia.launching import CONTROL
-from attn_opt.transforms.nvidia.marks import ALL_WARPS
+from attn_opt.transforms.nvidia.marks import ALL_WARPS, BLOCK_THREADS
 from attn_opt.transforms.rewriting import ancestors, ops_in
 from gpu_modules import Registers, View, joined_sizes, loaded, place, stage_of
 from gpu_threads import Threads
@@ -50,7 +50,8 @@ class Running:
         rows = {v.type.shape[0] for o in ops_in(kernel) for v in o.results if layout_of(v.type) == "fragment"}
         self.warpgroups = max(rows) // ROWS
         self.roles = [WARPS * n for n in range(self.warpgroups + 1)]  # by their first warp
-        if ops_in(kernel, "tile.arrange", "tile.copy_rows") or len(ops_in(kernel, CONTROL)) > 1:
+        others = ops_in(kernel, "tile.arrange", "tile.copy_rows", "tile.take")
+        if others or len(ops_in(kernel, CONTROL)) > 1:
             self.roles.append(self.roles[-1] + 1)
         self.changed = threading.Condition()
         self.error: Exception | None = None
@@ -140,7 +141,12 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
 
     def arrive(op, barriers, use):
         phases = phases_of(barriers, use)
-        count = phases.arrivals // running().warpgroups if running().computes else phases.arrivals
+        computing = WARPS * running().warpgroups
+        others = phases.arrivals - computing  # warps that read what one tells beside those that compute
+        if 0 < others <= ARRANGERS:
+            count = WARPS if running().computes else others
+        else:
+            count = phases.arrivals // running().warpgroups if running().computes else phases.arrivals
         running().act(lambda: phases.arrive(count))
 
     def copy_bulk(op, source, buffer, barriers, use, *offsets):
@@ -181,6 +187,14 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     def raise_flag(op, bad, flags, number):
         flags[number % flags.size] |= int(bad[running().rows].any())
 
+    def take(op, numbers, use):
+        with running().changed:
+            numbers[0] += 1
+            return [np.int64(numbers[0] - 1)]
+
+    def tell(op, number, numbers, use):
+        numbers[use % numbers.size] = number
+
     def take_turn(op):
         mine = running().warpgroup
         running().until(lambda: running().turns[mine] > 0, lambda: "a turn")
@@ -200,6 +214,10 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     def pass_turn(op):
         give_turn((running().warpgroup + 1) % running().warpgroups)
 
+    def barrier(op):
+        if Threads.active is None:  # else all threads of the kernel do each op together
+            running().together.wait(PATIENCE)
+
     def meet(op):
         everyone = ALL_WARPS in op.operation.attributes or len(running().roles) == running().warpgroups + 1
         (running().together if everyone else running().computing_meet).wait(PATIENCE)
@@ -207,7 +225,7 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     found = {
         "memref.alloc": plain(alloc),
         "memref.dim": plain(lambda op, memory, dim: [np.int64(memory.shape[dim])]),
-        "gpu.barrier": plain(lambda op: running().together.wait(PATIENCE) and None),
+        "gpu.barrier": plain(barrier),
         "tile.warp": plain(lambda op: [np.int64(running().warp.number)]),
         "tile.init_flags": plain(lambda op, flags: None),
         "tile.init_barriers": plain(init_barriers),
@@ -219,6 +237,9 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         "tile.store": plain(store),
         "tile.raise": plain(raise_flag),
         "tile.raised": plain(lambda op, flags, number: [np.bool_(flags[number % flags.size])]),
+        "tile.take": plain(take),
+        "tile.tell": plain(tell),
+        "tile.told": plain(lambda op, numbers, use: [np.int64(numbers[use % numbers.size])]),
         "tile.any_of_warp": plain(lambda op, tile: [np.bool_(tile[running().rows].any())]),
         "tile.exp2": plain(lambda op, x, table: [np.exp2(x)]),
         "tile.row_shifts": plain(lambda op, *operands: [np.zeros(op.operation.results[0].type.shape)]),
@@ -243,7 +264,8 @@ def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], l
         kernel = kernels[str(op.operation.attributes["kernel"]).rpartition("@")[2]]
         Threads.blocks = int(operands[0])
         if ops_in(kernel, "gpu.thread_id"):  # of no tiles
-            Threads.run(Registers().region(kernel.regions[0]), operands[6:], Threads.blocks, THREADS)
+            threads = kernel.attributes[BLOCK_THREADS].value if BLOCK_THREADS in kernel.attributes else THREADS
+            Threads.run(Registers().region(kernel.regions[0]), operands[6:], Threads.blocks, threads)
             return
         for number in range(Threads.blocks):
             Threads.block = number

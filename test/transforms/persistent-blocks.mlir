@@ -6,8 +6,8 @@
 // CHECK-LABEL: gpu.func @kernel
 // CHECK-SAME:    %[[ENDS:[^ :]+]]: memref<2xi32, strided<[?]>>, {{.*}}, %[[TILES:[^ :]+]]: index) kernel
 // CHECK:         %[[B:.*]] = gpu.block_id x
-// CHECK:         %[[BLOCKS:.*]] = gpu.grid_dim x
 // CHECK:         tile.init_flags %[[FLAGS:.*]] :
+// CHECK:         %[[BLOCKS:.*]] = gpu.grid_dim x
 // CHECK:         scf.for %[[TILE:.*]] = %[[B]] to %[[TILES]] step %[[BLOCKS]] {
 // CHECK:           %[[SEQUENCE:.*]] = arith.divui %[[TILE]],
 // CHECK:           %[[LOADED:.*]] = memref.load %[[ENDS]][%[[SEQUENCE]]]
@@ -16,7 +16,8 @@
 // CHECK:           tile.raise %{{.*}}, %[[FLAGS]]
 // CHECK-NOT:       scf.if
 // CHECK:         tile.meet
-// CHECK:         scf.for %[[TILE2:.*]] = %[[B]] to %[[TILES]] step %[[BLOCKS]] {
+// CHECK:         %[[BLOCKS2:.*]] = gpu.grid_dim x
+// CHECK:         scf.for %[[TILE2:.*]] = %[[B]] to %[[TILES]] step %[[BLOCKS2]] {
 // CHECK:           %[[SEQUENCE2:.*]] = arith.divui %[[TILE2]],
 // CHECK:           %[[LOADED2:.*]] = memref.load %[[ENDS]][%[[SEQUENCE2]]]
 // CHECK:           %[[END2:.*]] = arith.index_cast %[[LOADED2]]

@@ -285,3 +285,19 @@ func.func @joined_beyond(%m: memref<4x8x33xf16>, %i: index) {
   %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [[[0, 2], [3, 2]], 2]} : (memref<4x8x33xf16>, index, index, index, index, index) -> (tensor<16x16xf16>)
   return
 }
+
+// -----
+
+func.func @taken_of_two_dimensions(%taken: memref<2x4xi32>, %n: index) {
+  // expected-error @below {{expects the operand to be a memref of 32-bit numbers of one dimension, but found memref<2x4xi32>}}
+  %t = tile.take %taken [%n] : (memref<2x4xi32>, index) -> (index)
+  return
+}
+
+// -----
+
+func.func @told_of_many(%told: memref<?xi32>, %n: index) {
+  // expected-error @below {{expects the numbers to be a memref of 32-bit words, but found memref<?xi32>}}
+  %t = tile.told %told [%n] : (memref<?xi32>, index) -> (index)
+  return
+}

@@ -94,3 +94,16 @@ func.func @table(%x: f32, %t: memref<8192xi32, #gpu.address_space<workgroup>>) -
   %p = tile.exp2 (%x, %t) {bound = -1 : i64, share = 6 : i64} : (f32, memref<8192xi32, #gpu.address_space<workgroup>>) -> (f32)
   return %p : f32
 }
+
+// CHECK-LABEL: func.func @numbers
+func.func @numbers(%taken: memref<?xi32, strided<[1]>>, %told: memref<2xi32, #gpu.address_space<workgroup>>, %n: index) -> (index, index, index) {
+  // CHECK: %[[T:.*]] = tile.take %{{.*}} [%[[N:.*]]] : (memref<?xi32, strided<[1]>>, index) -> (index)
+  %t = tile.take %taken [%n] : (memref<?xi32, strided<[1]>>, index) -> (index)
+  // CHECK: tile.share %[[T]] [%[[N]]] : (index, index) -> (index)
+  %shared = tile.share %t [%n] : (index, index) -> (index)
+  // CHECK: tile.tell %[[T]], %[[M:.*]] [%[[N]]]
+  tile.tell %t, %told [%n] : (index, memref<2xi32, #gpu.address_space<workgroup>>, index) -> ()
+  // CHECK: tile.told %[[M]] [%[[N]]]
+  %was = tile.told %told [%n] : (memref<2xi32, #gpu.address_space<workgroup>>, index) -> (index)
+  return %t, %shared, %was : index, index, index
+}

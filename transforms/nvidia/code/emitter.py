@@ -10,7 +10,7 @@ from ....dialects.build import constant_value
 from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
 from ...passes import PassError
-from ...rewriting import copy_op, defining_op, for_body, make_for, only_if, ops_in, ops_of
+from ...rewriting import copy_op, defining_op, for_body, make_for, make_while, only_if, ops_in, ops_of
 from ...splats import numbers_of
 from ..launching import CONTROL
 from . import spread
@@ -104,6 +104,18 @@ class Emitter:
             yielded = [s for v in ops_of(body)[-1].operands for s in flat(self.values[v])]
             ir.Operation.create("scf.yield", [], yielded)
         return like(inits, list(loop.results))
+
+    def _while(self, op: ir.Operation) -> list[Value]:
+        """Of numbers alone."""
+        kinds = [register_type(r.type) for r in op.results]
+        loop, condition, body = make_while([self.scalar(v) for v in op.operands], kinds)
+        for old, new, end in zip(op.regions, (condition, body), ("scf.condition", "scf.yield"), strict=True):
+            self.values.update(zip(old.blocks[0].arguments, new.arguments, strict=True))
+            with ir.InsertionPoint(new):
+                *ops, last = ops_of(old.blocks[0])
+                self.ops(ops)
+                ir.Operation.create(end, [], [self.scalar(v) for v in last.operands])
+        return list(loop.results)
 
     def _if(self, op: ir.Operation) -> list[Value]:
         kinds = [k for r in op.results for k in register_types(r.type)]
@@ -222,6 +234,7 @@ class Emitter:
         "tensor.empty": _empty,
         "scf.for": _for,
         "scf.if": _if,
+        "scf.while": _while,
         "gpu.block_id": _block_id,
         "gpu.thread_id": _thread_id,
         "memref.store": _store_element,

@@ -92,9 +92,38 @@ class Flags:
             [self._at(number), create("arith.extui", i32(), found)],
         )
 
+    def tell(self, value: ir.Value, number: ir.Value, thread: Thread) -> None:
+        """One lane writes what all of its warp have."""
+        asm(
+            "{ .reg .pred p; setp.eq.s32 p, $2, 0; @p st.shared.b32 [$0], $1; }",
+            "r,r,r",
+            [self._at(number), value, thread.lane],
+        )
+
+    def told(self, number: ir.Value, thread: Thread) -> ir.Value:
+        """One lane reads, and gives it to all of its warp: its arrival behind that is theirs, too."""
+        (word,) = asm(
+            "{ .reg .pred p; setp.eq.s32 p, $2, 0; mov.b32 $0, 0; @p ld.shared.b32 $0, [$1]; }",
+            "=&r,r,r",
+            [self._at(number), thread.lane],
+            [i32()],
+        )
+        return shuffled(word, "idx", 0)
+
     def raised(self, number: ir.Value) -> ir.Value:
         (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
         return compare(EQ, shuffled(word, "idx", 0), constant(i32(), 1))
+
+
+def take(address: ir.Value, thread: Thread) -> ir.Value:
+    """A number in memory, which one lane of the warp reads and adds 1 to; all lanes get it."""
+    (word,) = asm(
+        "{ .reg .pred p; setp.eq.s32 p, $2, 0; mov.b32 $0, 0; @p atom.relaxed.gpu.global.add.u32 $0, [$1], 1; }",
+        "=&r,l,r",
+        [address, thread.lane],
+        [i32()],
+    )
+    return shuffled(word, "idx", 0)
 
 
 def _any(conditions: Sequence[ir.Value]) -> ir.Value:

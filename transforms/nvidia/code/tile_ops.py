@@ -21,9 +21,10 @@ from .arranging import arrange
 from .copy_ops import CopyOps
 from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
+from .memory import Memory
 from .scaling import scale
 from .skewed import load_skewed
-from .synchronisation import Flags, any_of_warp, meet, pass_turn, set_registers, settle, start_turns, take_turn
+from .synchronisation import Flags, any_of_warp, meet, pass_turn, set_registers, settle, start_turns, take, take_turn
 from .thread import Registers, Shared, Skewed, at
 from .values import Value
 
@@ -63,6 +64,11 @@ class TileOps(CopyOps):
         assert isinstance(found, Flags), "flags are shared memory"
         return found
 
+    def _take(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[0]]
+        assert isinstance(memory, Memory), "blocks share memory"
+        return [take(memory.address(memory.base([self.thread.zero])), self.thread)]
+
     def _synchronise(self, op: ir.Operation) -> list[Value]:
         """What gives no value."""
         view, thread = op.opview, self.thread
@@ -82,6 +88,9 @@ class TileOps(CopyOps):
             tables.fill_ones(ones, str(op.operands[0].type.element_type), thread)
         elif op.name == "tile.raise":
             self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
+        elif op.name == "tile.tell":
+            number, use = op.operands[0], op.operands[2]
+            self._flags(op.operands[1]).tell(self.scalar(number), self.scalar(use), thread)
         elif op.name == "tile.meet":
             meet(thread, ALL_WARPS in op.attributes)
         elif op.name == "tile.settle":
@@ -197,6 +206,8 @@ class TileOps(CopyOps):
         "linalg.generic": _generic,
         "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],
         "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
+        "tile.told": lambda self, op: [self._flags(op.operands[0]).told(self.scalar(op.operands[1]), self.thread)],
+        "tile.take": _take,
         **dict.fromkeys(
             (
                 "tile.set_registers",
@@ -208,6 +219,7 @@ class TileOps(CopyOps):
                 "tile.fill_exp2",
                 "tile.fill_ones",
                 "tile.raise",
+                "tile.tell",
                 "tile.meet",
                 "tile.start_turns",
                 "tile.take_turn",

@@ -20,7 +20,7 @@ from ..registers import REGISTERS, wgmma_registers
 from ..shared_layouts import shared_bytes, skewed_bytes
 from . import contraction
 from .memory import SHARED, Memory
-from .synchronisation import Barriers, Flags
+from .synchronisation import BARRIER, Barriers, Flags
 from .thread import Shared, Skewed, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import TileOps
 from .values import parameter_attributes, parameter_types
@@ -222,7 +222,7 @@ class _Kernel:
                     self.values[value] = Barriers(start, offset - small, stages)
                 else:
                     self.values[value] = Flags(add(address, offset), stages)
-                offset += stages * width
+                offset += -(-stages * width // BARRIER) * BARRIER  # which all of them are aligned to
                 continue
             types = (*contraction.ELEMENTS, *contraction.NAMES_OF_8_BITS)
             if str(kind.element_type) not in types and not _is_read_by_threads(value):

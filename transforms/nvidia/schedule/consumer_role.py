@@ -11,7 +11,7 @@ from ..architecture import ROWS, WARPS
 from ..marks import ASYNC, EACH_THREAD
 from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
-from .rings import Count, Ring
+from .rings import Count, Ring, Told
 from .warp_roles import Role
 
 
@@ -37,13 +37,14 @@ class Consumer(Role):
     def __init__(
         self,
         rings: list[Ring],
+        told: Told | None,
         warp: ir.Value,
         own_keys: list[OwnKeys],
         turns: int,
         long_turns: bool,
         few_registers: bool,
     ):
-        super().__init__(rings)
+        super().__init__(rings, told)
         self.warp = warp
         self.own_keys = {own.branch: own for own in own_keys}
         self.own_rows: Interval | None = None  # where warpgroups have tiles of keys of their own

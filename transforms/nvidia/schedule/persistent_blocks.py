@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import arith, gpu, ir
 from ....dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp, shared_buffer
-from ...copying import copy_needed
 from ...passes import Pass, option
-from ...rewriting import Values, copy_op, make_for, ops_in, ops_of
+from ...rewriting import Values, copy_op, ops_in, ops_of
 from ..architecture import MULTIPROCESSORS
-from ..launching import launches_of, relaunch, update_type
+from ..launching import DIM_X, launches_of, relaunch, update_type
 from .bulk_copies import bulk_copies
 from .keep_maximum import KEPT, RETRY
+from .taken_tiles import AsTaken, is_data
+from .tile_orders import InPairs, InTurn, TileOrder, rows_of
 
 FLAGS = 256  # tiles of a block that share one are done again together
 
@@ -33,9 +34,10 @@ class PersistentBlocks(Pass):
             …
 
     Where loop bounds depend on the number of a tile among its neighbours (along a dimension of the grid, of extent n: a
-    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. (Not
-    where there are known to be no more tiles than multiprocessors.) For kernels whose loads the copy engine does: it
-    brings the first operands of a tile while the one before is finished.
+    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. Where
+    they are data, blocks take tiles as they are done with others (taken_tiles.py). (Neither where there are known to
+    be no more tiles than multiprocessors.) For kernels whose loads the copy engine does: it brings the first operands
+    of a tile while the one before is finished.
 
     Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
 
@@ -53,16 +55,6 @@ class PersistentBlocks(Pass):
                     _Kernel(kernel, self.multiprocessors).run()
 
 
-@dataclass
-class _Rows:
-    """`value` is a tile's number along a dimension of the grid, `count` how many there are; None along the outermost,
-    which has what the others leave. `inner`: the sizes of those that run faster."""
-
-    value: ir.Value
-    count: ir.Value | None
-    inner: list[ir.Value]
-
-
 class _Kernel:
     def __init__(self, kernel: ir.Operation, multiprocessors: int):
         self.kernel, self.multiprocessors = kernel, multiprocessors
@@ -73,16 +65,16 @@ class _Kernel:
         body = [o for o in ops_of(self.block)[:-1] if o.name not in KEPT]
         retries = [o for o in body if RETRY in o.attributes]
         with ir.InsertionPoint(ops_of(self.block)[-1]):
-            row = None if self._has_one_tile_a_block() else self._balanced(number)
-            tiles = self._pass_tiles()
-            blocks = gpu.GridDimOp(ir.Attribute.parse("#gpu<dim x>")).result
+            order = self._order(number)
             flags = _flags() if retries else None
             for retry in [False, True] if retries else [False]:
                 if retry:
                     MeetOp()
-                block, tile, count = self._loop(number, row, tiles, blocks)
-                with ir.InsertionPoint(ops_of(block)[-1]):
+
+                def emit(tile: ir.Value, count: ir.Value, retry: bool = retry) -> None:
                     self._body(body, {number: tile}, flags, count, retry)
+
+                order.loop(emit, retry)
         for op in reversed(body):
             op.erase()
 
@@ -93,30 +85,15 @@ class _Kernel:
             (number,) = found
             return number.results[0]
         with ir.InsertionPoint.at_block_begin(self.block):
-            return gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
+            return gpu.BlockIdOp(ir.Attribute.parse(DIM_X)).result
 
-    @staticmethod
-    def _body(body: list[ir.Operation], values: Values, flags: ir.Value | None, count: ir.Value, retry: bool) -> None:
-        """One tile, but for what is done again; or that alone."""
-        for op in body:
-            tiles = any(isinstance(v.type, ir.RankedTensorType) for v in (*op.operands, *op.results))
-            if op.name == "tile.any":
-                if retry:
-                    raised = RaisedOp(flags, count, result=op.results[0].type).result
-                    values[op.results[0]] = raised
-                else:
-                    RaiseOp(values[op.operands[0]], flags, count)
-            elif retry == (RETRY in op.attributes) or (retry and not tiles and not len(op.regions)):
-                copy_op(op, values)
-
-    def _loop(self, number: ir.Value, row: _Rows | None, tiles: ir.Value, blocks: ir.Value):
-        """The body of a loop over a block's tiles, the tile's number, and how many came before."""
-        if row is not None:
-            return self._pairs(number, row, tiles, blocks)
-        block = _for(number, tiles, blocks)
-        with ir.InsertionPoint(ops_of(block)[-1]):
-            count = arith.divui(arith.subi(block.arguments[0], number), blocks)
-        return block, block.arguments[0], count
+    def _order(self, number: ir.Value) -> TileOrder:
+        if self._has_one_tile_a_block():
+            return InTurn(number, self._pass_tiles())
+        if is_data(number):
+            return AsTaken.of(number, self._pass_tiles(), self.multiprocessors)
+        rows = rows_of(number)
+        return InTurn(number, self._pass_tiles()) if rows is None else InPairs(number, self._pass_tiles(), rows)
 
     def _has_one_tile_a_block(self) -> bool:
         counts = [build.constant_value(launch.operands[0]) for launch in launches_of(self.kernel)]
@@ -133,64 +110,19 @@ class _Kernel:
                 relaunch(launch, [fewer, *list(launch.operands)[1:], count])
         return tiles
 
-    def _balanced(self, number: ir.Value) -> _Rows | None:
-        """A tile's number among its neighbours, if loop bounds depend on it."""
-        found = [rows for rows in self._numbers(number, []) if self._has_bounds_of(rows)]
-        found = [rows for rows in found if rows.count is not None] or found
-        return found[0] if len(found) == 1 else None
-
-    def _numbers(self, number: ir.Value, inner: list[ir.Value]) -> list[_Rows]:
-        """What a tile's number is taken apart into, dimension by dimension of the grid, from the innermost on."""
-        found: list[_Rows] = []
-        users = [u.owner.operation for u in number.uses if u.owner.operation.block == self.block]
-        parts = [op for op in users if op.name in ("arith.remui", "arith.divui") and op.operands[0] == number]
-        for op in parts:
-            if op.name == "arith.remui":
-                found.append(_Rows(op.results[0], op.operands[1], inner))
-            else:
-                found += self._numbers(op.results[0], [*inner, op.operands[1]])
-        return found if parts else [_Rows(number, None, inner)]
-
-    def _has_bounds_of(self, rows: _Rows) -> bool:
-        reached = {rows.value}
-        for op in ops_of(self.block):
-            if rows.count is None and op.name == "memref.load":
-                continue  # the length of a sequence: the outermost dimension is that of the batch
-            if any(v in reached for v in op.operands):
-                reached.update(op.results)
-        loops = [o for o in ops_of(self.block) if o.name in ("scf.for", "scf.if") and RETRY not in o.attributes]
-        bounds = [v for o in loops for v in list(o.operands)[: 3 if o.name == "scf.for" else 1]]
-        return any(v in reached for v in bounds)
-
-    def _known(self, value: ir.Value, values: Values) -> ir.Value:
-        """A value that is the same for all tiles, computed before their loop."""
-        return copy_needed(value, values, lambda op: op.block == self.block and op.name not in KEPT)
-
-    def _pairs(self, number: ir.Value, rows: _Rows, tiles: ir.Value, blocks: ir.Value):
-        values: Values = {}
-        inner = build.index(1)
-        for size in rows.inner:
-            inner = arith.muli(inner, self._known(size, values))
-        count = arith.divui(tiles, inner) if rows.count is None else self._known(rows.count, values)
-        half = arith.divui(arith.addi(count, build.index(1)), build.index(2))
-        pairs = arith.muli(arith.divui(tiles, count), half)
-        outer = _for(number, pairs, blocks)
-        with ir.InsertionPoint(ops_of(outer)[-1]):
-            pair = outer.arguments[0]
-            place, pair_of_place = arith.remui(pair, inner), arith.divui(pair, inner)
-            first = arith.remui(pair_of_place, half)
-            start = arith.muli(arith.divui(pair_of_place, half), count)
-            second = arith.subi(arith.subi(count, build.index(1)), first)
-            single = arith.cmpi(arith.CmpIPredicate.eq, first, second)
-            members = arith.select(single, build.index(1), build.index(2))
-            round_ = arith.divui(arith.subi(pair, number), blocks)
-            both = _for(build.index(0), members, build.index(1))
-            with ir.InsertionPoint(ops_of(both)[-1]):
-                is_first = arith.cmpi(arith.CmpIPredicate.eq, both.arguments[0], build.index(0))
-                row = arith.addi(start, arith.select(is_first, first, second))
-                tile = arith.addi(arith.muli(row, inner), place)
-                before = arith.addi(arith.muli(round_, build.index(2)), both.arguments[0])
-        return both, tile, before
+    @staticmethod
+    def _body(body: list[ir.Operation], values: Values, flags: ir.Value | None, count: ir.Value, retry: bool) -> None:
+        """One tile, but for what is done again; or that alone."""
+        for op in body:
+            tiles = any(isinstance(v.type, ir.RankedTensorType) for v in (*op.operands, *op.results))
+            if op.name == "tile.any":
+                if retry:
+                    raised = RaisedOp(flags, count, result=op.results[0].type).result
+                    values[op.results[0]] = raised
+                else:
+                    RaiseOp(values[op.operands[0]], flags, count)
+            elif retry == (RETRY in op.attributes) or (retry and not tiles and not len(op.regions)):
+                copy_op(op, values)
 
 
 def _flags() -> ir.Value:
@@ -198,11 +130,3 @@ def _flags() -> ir.Value:
     flags = shared_buffer([FLAGS], ir.IntegerType.get_signless(32))
     InitFlagsOp(flags)
     return flags
-
-
-def _for(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Block:
-    """The body of a new loop that carries nothing."""
-    _, block = make_for([lower, upper, step])
-    with ir.InsertionPoint(block):
-        ir.Operation.create("scf.yield", [], [])
-    return block

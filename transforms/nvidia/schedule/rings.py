@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
-from ....dialects.tile import InitBarriersOp, layout_of, shared_buffer
+from ....dialects.tile import ArriveOp, InitBarriersOp, TellOp, ToldOp, WaitBarrierOp, layout_of, shared_buffer
 from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
 from ..elements import byte_width
 from ..shared_layouts import shared_bytes, skewed_bytes
 from .bulk_copies import BulkCopy, Copy
+
+TOLD = 1  # what a block has taken no other one can
 
 
 @dataclass
@@ -31,6 +33,37 @@ class Stages:
         InitBarriersOp(ready, build.i64_attribute(writers))
         InitBarriersOp(free, build.i64_attribute(readers))
         return Stages(buffer, ready, free)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Numbers that one warp tells others, `TOLD` of them before the first one is read, with barriers of each kind."""
+
+    numbers: ir.Value
+    ready: ir.Value
+    free: ir.Value
+
+    @staticmethod
+    def make(readers: int) -> Told:
+        numbers = shared_buffer([TOLD], ir.IntegerType.get_signless(32))
+        barriers = [shared_buffer([TOLD], ir.IntegerType.get_signless(64)) for _ in range(2)]
+        for barrier, arrivals in zip(barriers, (1, readers), strict=True):
+            InitBarriersOp(barrier, build.i64_attribute(arrivals))
+        return Told(numbers, *barriers)
+
+    def wait(self, use: ir.Value) -> None:
+        """Until there is room for the number."""
+        WaitBarrierOp(self.free, use, build.i64_attribute(1))
+
+    def tell(self, number: ir.Value, use: ir.Value) -> None:
+        TellOp(number, self.numbers, use)
+        ArriveOp(self.ready, use)
+
+    def told(self, use: ir.Value) -> ir.Value:
+        WaitBarrierOp(self.ready, use, build.i64_attribute(0))
+        number = ToldOp(self.numbers, use, result=ir.IndexType.get()).result
+        ArriveOp(self.free, use)
+        return number
 
 
 @dataclass(eq=False)

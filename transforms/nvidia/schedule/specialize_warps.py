@@ -17,9 +17,9 @@ from ..registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registe
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
 from .consumer_role import Consumer
 from .own_keys import OwnKeys
-from .rings import Ring, Stages, is_right_operand, summed_dim
+from .rings import Ring, Stages, Told, is_right_operand, summed_dim
 from .tensor_maps import pass_tensor_maps
-from .warp_roles import Arranger, Producer
+from .warp_roles import Arranger, Producer, Taker
 
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
@@ -130,6 +130,8 @@ class _Specializer:
         with ir.InsertionPoint(ops_of(self.block)[-1]):
             for ring in rings:
                 self._allocate(ring, warpgroups)
+            readers = 4 * warpgroups + (ARRANGERS if arranges else 1)
+            told = Told.make(readers) if ops_in(self.kernel, "tile.share") else None
             ir.Operation.create("gpu.barrier")
             warp = WarpOp(result=ir.IndexType.get()).result
             computes = arith.cmpi(arith.CmpIPredicate.ult, warp, build.index(4 * warpgroups))
@@ -142,7 +144,7 @@ class _Specializer:
                 if taking_turns:
                     StartTurnsOp(build.i64_attribute(warpgroups))
                 long = warpgroups == 2 and self._has_long_turns(rings)
-                Consumer(rings, warp, self.own_keys, taking_turns, long, warpgroups > 2).start(body)
+                Consumer(rings, told, warp, self.own_keys, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(build.i64_attribute(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
@@ -150,16 +152,16 @@ class _Specializer:
                 with ir.InsertionPoint(one.regions[0].blocks.append()):
                     if ahead and behind:
                         control("wait")
-                    Producer(rings, behind or ahead).start(body)
+                    Producer(rings, told, behind or ahead, takes=arranges).start(body)
                     ir.Operation.create("scf.yield")
-                if arranges or (ahead and behind):
+                if arranges or told or (ahead and behind):
                     with ir.InsertionPoint(one.regions[1].blocks.append()):
                         if arranges:
-                            Arranger(rings).start(body)
+                            Arranger(rings, told).start(body)
                         else:
                             other = _is_warp(warp, 4 * warpgroups + 1)
                             with ir.InsertionPoint(other.regions[0].blocks.append()):
-                                Producer(rings, ahead).start(body)
+                                (Taker(told) if told else Producer(rings, own=ahead)).start(body)
                                 ir.Operation.create("scf.yield")
                         ir.Operation.create("scf.yield")
                 ir.Operation.create("scf.yield")
@@ -178,7 +180,7 @@ class _Specializer:
         for load, copy in self.copies.items():
             ring = rings.setdefault((copy, summed_dim(load)), Ring(copy, maps.get(copy)))
             ring.loads.append(load)
-            if load.parent.operation.name == "scf.for" or is_right_operand(load):
+            if load.parent.operation.name in ("scf.for", "scf.while") or is_right_operand(load):
                 tile = ring.bytes // ring.stages
                 deep = tile <= SMALL_TILE or copy.kind.element_type.width == 8 or ring.is_skewed
                 wanted = max(3 if deep else 2, apart.get(load, 0) + 1)
@@ -208,7 +210,7 @@ class _Specializer:
         copied depends on numbers from other memory, or where warps that copy meet the others, which wait."""
         given = given_before(self.kernel)
         numbers = [o for o in ops_in(self.kernel, "memref.load") if o.parent.operation.name != "linalg.generic"]
-        if ops_in(self.kernel, "tile.meet") or any(o.operands[0] not in given for o in numbers):
+        if ops_in(self.kernel, "tile.meet", "tile.share") or any(o.operands[0] not in given for o in numbers):
             return []
         return [ring for ring in rings if ring.copy.memory in given]
 

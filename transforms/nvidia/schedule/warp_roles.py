@@ -9,18 +9,21 @@ from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tile import ArrangeOp, ArriveOp, CopyBulkOp, CopyRowsOp, ViewOp, WaitBarrierOp, with_layout
 from ...passes import PassError
-from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of
+from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, make_while, ops_in, ops_of
 from .bulk_copies import is_staged
-from .rings import Count, Ring, is_right_operand
+from .rings import Count, Ring, Told, is_right_operand
 
 
 class Role:
     """Copies the kernel's ops for the warps of one role, and counts the uses of each ring."""
 
-    def __init__(self, rings: list[Ring]):
-        self.rings = rings
+    takes = False  # numbers, which it tells others
+
+    def __init__(self, rings: list[Ring], told: Told | None = None):
+        self.rings, self.told = rings, told
         self.ring_of = {load: i for i, ring in enumerate(rings) for load in ring.loads}
         self.values: Values = {}
+        self.untold: set[ir.Value] = set()  # what another warp computes before it tells a number
         self.counts: dict[int, Count] = {}
 
     def start(self, ops: list[ir.Operation]) -> None:
@@ -39,6 +42,12 @@ class Role:
             self.counts[ring] = self.counts[ring].plus(1)
         elif op.name == "scf.for" and self._used(op):
             self._for(op)
+        elif op.name == "scf.while":
+            self._while(op)
+        elif op.name == "tile.share":
+            self.values[op.results[0]] = self.share(op)
+        elif self._is_told(op):
+            self.untold.update(op.results)
         elif op.name == "scf.if" and self._used(op):
             self._if(op)
         else:
@@ -75,6 +84,19 @@ class Role:
     def plain(self, op: ir.Operation) -> None:
         raise NotImplementedError
 
+    def share(self, op: ir.Operation) -> ir.Value:
+        """A number that one warp tells all others."""
+        assert self.told is not None, "a kernel with such ops has numbers that are told"
+        number, use = op.operands
+        if not self.takes:
+            return self.told.told(self.value(use))
+        self.told.tell(self.value(number), self.value(use))
+        return self.value(number)
+
+    def _is_told(self, op: ir.Operation) -> bool:
+        """Whether an op is part of what another warp computes, and tells."""
+        return not self.takes and (op.name == "tile.take" or any(v in self.untold for v in op.operands))
+
     def behind(self, place: ir.Operation | ir.Block) -> None:
         """What comes after the copy of an op, or at the beginning of that of a branch's block."""
 
@@ -98,6 +120,28 @@ class Role:
             yielded = [self.value(ops_of(body)[-1].operands[i]) for i in numbers]
             ir.Operation.create("scf.yield", [], [*yielded, *self._made(together)])
         self._results(op, numbers, together, list(loop.results))
+
+    def _while(self, op: ir.Operation) -> None:
+        """A loop over tiles, which carries numbers alone."""
+        together = self._together(op)
+        inits = [self.value(v) for v in op.operands] + self._made(together)
+        loop, condition, body = make_while(inits)
+        old_condition, old_body = (region.blocks[0] for region in op.regions)
+        with ir.InsertionPoint(condition):
+            arguments = list(condition.arguments)
+            self.values.update(zip(old_condition.arguments, arguments, strict=False))
+            *ops, end = ops_of(old_condition)
+            self.ops(ops)
+            counts = arguments[len(op.operands) :]
+            ir.Operation.create("scf.condition", [], [*map(self.value, end.operands), *counts])
+        with ir.InsertionPoint(body):
+            arguments = list(body.arguments)
+            self.values.update(zip(old_body.arguments, arguments, strict=False))
+            self._continue(together, arguments[len(op.operands) :])
+            *ops, end = ops_of(old_body)
+            self.ops(ops)
+            ir.Operation.create("scf.yield", [], [*map(self.value, end.operands), *self._made(together)])
+        self._results(op, list(range(len(op.results))), together, list(loop.results))
 
     def _if(self, op: ir.Operation) -> None:
         together = self._together(op)
@@ -136,10 +180,14 @@ class Role:
 
 
 class Producer(Role):
-    """A warp that copies: loads to `own` rings, by default all, and the scalars that say which."""
+    """A warp that copies: loads to `own` rings, by default all, and the scalars that say which. `takes`: it takes
+    numbers, too, for want of a warp that does nothing else."""
 
-    def __init__(self, rings: list[Ring], own: Sequence[Ring] | None = None):
-        super().__init__(rings)
+    def __init__(
+        self, rings: list[Ring], told: Told | None = None, own: Sequence[Ring] | None = None, takes: bool = False
+    ):
+        super().__init__(rings, told)
+        self.takes = takes
         self.own = rings if own is None else own
         self.left_out: set[ir.Value] = set()
 
@@ -171,6 +219,9 @@ class Producer(Role):
         CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
 
     def plain(self, op: ir.Operation) -> None:
+        if op.name == "tile.take":
+            assert self.told is not None, "a kernel with such ops has numbers that are told"
+            self.told.wait(self.value(op.operands[1]))
         tiles = any(isinstance(v.type, ir.RankedTensorType) for v in (*op.results, *op.operands))
         if op.name in ("tile.meet", "tile.raised") or (not tiles and op.results):
             for operand in op.operands:
@@ -207,3 +258,22 @@ class Arranger(Producer):
         ArrangeOp(tile, target.buffer, stage, build.i64_attribute(ring.summed))
         ArriveOp(target.ready, use)
         ArriveOp(source.free, use)
+
+
+class Taker(Producer):
+    """A warp that takes numbers, and tells the others."""
+
+    def __init__(self, told: Told):
+        super().__init__([], told, takes=True)
+
+    def ops(self, ops: list[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                if op.name == "scf.while" and ops_in(op, "tile.take"):
+                    self._while(op)
+                elif op.name == "tile.share":
+                    self.values[op.results[0]] = self.share(op)
+                elif len(op.regions) or op.name in ("tile.meet", "tile.raised"):
+                    self.left_out.update(op.results)
+                else:
+                    self.plain(op)
