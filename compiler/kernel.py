@@ -118,7 +118,7 @@ class Kernel:
 
         For the target nvidia, tensors of torch, CuPy or JAX on the GPU are used in place, and results are such
         tensors; `out`: tensors of torch or CuPy that the results are written to. What JAX traces, on the CPU, becomes a
-        callback (`frontends/jax_calls.py`).
+        callback (`frontends/jax/calls.py`).
         """
         if named:
             problem = f"'{self.name}' has no argument '{next(iter(named))}': its arguments are given in order"

@@ -13,7 +13,7 @@ from .runtime.signature import Traced
 
 
 class Program(Protocol):
-    """What a frontend makes of a function; see ``frontends/torch.py``."""
+    """What a frontend makes of a function; see ``frontends/torch``."""
 
     @property
     def module(self) -> ir.Module: ...

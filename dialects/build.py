@@ -231,6 +231,14 @@ def digits(number: ir.Value, sizes: Sequence[int | ir.Value]) -> tuple[ir.Value,
     return number, found
 
 
+def number_of(indices: Iterable[ir.Value], sizes: Sequence[int | ir.Value]) -> ir.Value:
+    """The number of an element of dimensions of these sizes, which are counted through row by row; of its `digits`."""
+    number = index(0)
+    for at, size in zip(indices, sizes, strict=True):
+        number = arith.addi(arith.muli(number, as_index(size)), at)
+    return number
+
+
 def constant_value(value: ir.Value) -> Any:
     """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
     op = value.owner

@@ -42,10 +42,6 @@ def inttoptr(kind: ir.Type, address: ir.Value) -> ir.Value:
     return _result("llvm.inttoptr", kind, [address], {})
 
 
-def funnel_shift_left(high: ir.Value, low: ir.Value, count: ir.Value) -> ir.Value:
-    return _result("llvm.intr.fshl", high.type, [high, low, count], {})
-
-
 def undef(kind: ir.Type) -> ir.Value:
     return _result("llvm.mlir.undef", kind, [], {})
 

@@ -25,7 +25,7 @@ def is_same(a: ir.Operation, b: ir.Operation, known: Values, alike: Alike = oper
     return have_same_regions(a, b, known, alike)
 
 
-def have_same_regions(a: ir.Operation, b: ir.Operation, known: Values, alike: Alike = operator.eq) -> bool:
+def have_same_regions(a: ir.Operation, b: ir.Operation, known: Values, alike: Alike) -> bool:
     """The same for what is inside of them alone."""
     if len(a.regions) != len(b.regions):
         return False

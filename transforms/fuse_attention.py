@@ -61,7 +61,7 @@ class FuseAttention(Pass):
     marked roots in them. Producers from ops marked ``__stop__`` on stay outside; of a mark that no root depends on a
     warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
     values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
-    where that pays (``nvidia/producers.py``). Outer parallel loops are marked ``__byteir_parallel__``.
+    where that pays (``nvidia/kernels/producers.py``). Outer parallel loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import reduces
-from .rewriting import ancestors, defining_op
+from .rewriting import ancestors, defining_op, is_inside
 
 _PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
 
@@ -45,6 +45,14 @@ def backward_slice(root: ir.Operation) -> list[ir.Operation]:
                 found.add(producer)
                 pending.append(producer)
     return in_order(found, block)
+
+
+def depends_on(value: ir.Value, argument: ir.Value) -> bool:
+    """Whether `value` is computed of an argument of its block."""
+    op = defining_op(value)
+    if op is None or op.block != argument.owner:
+        return value == argument
+    return any(argument in operands_with_captures(maker) for maker in backward_slice(op))
 
 
 def users_of(op: ir.Operation, *but: str) -> list[ir.Operation]:
@@ -144,13 +152,14 @@ def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> Non
 
 
 def erase_with_producers(op: ir.Operation, *lists: list[ir.Operation]) -> None:
-    """Erases `op`, if nothing uses it, and what only it needed, from the lists too."""
+    """Erases `op`, if nothing uses it, and what only it needed, in its regions, too; from the lists as well."""
     pending = [op]
     while pending:
         op = pending.pop()
         if not is_pure(op) or any(list(r.uses) for r in op.results):
             continue
-        producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
+        makers = dict.fromkeys(defining_op(value) for value in operands_with_captures(op))
+        producers = [maker for maker in makers if maker is not None and not is_inside(maker, op)]
         for listed in lists:
             while op in listed:
                 listed.remove(op)
@@ -159,7 +168,7 @@ def erase_with_producers(op: ir.Operation, *lists: list[ir.Operation]) -> None:
 
 
 def other_use(
-    first: ir.Operation, last: set[ir.Operation], between: set[ir.Operation], given: frozenset[ir.Value] = frozenset()
+    first: ir.Operation, last: set[ir.Operation], between: set[ir.Operation], given: frozenset[ir.Value]
 ) -> ir.Operation | None:
     """An op that needs a value made on the way from `first` to the ops `last`, other than these; None if there is none.
 

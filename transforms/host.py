@@ -91,7 +91,7 @@ def computes_by_halves() -> bool:
 
 # Instructions that multiply matrices of narrow types:
 #   amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
-#   amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`cpu/tile_panels.py`)
+#   amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`cpu/vectors/tile_panels.py`)
 #   dot       vectors of 16 sums, each of two products of bf16 (AVX512-BF16)
 #   none      f32 multiply-adds
 # CPUs that have tiles run the dot product at half the rate of f32's multiply-adds: it is for those that have none.

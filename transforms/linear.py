@@ -1,7 +1,7 @@
 """Index values as linear forms, and constant upper bounds on them. What cannot be seen through is an atom."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..dialects.build import constant_value
 from ..dialects.mlir import ir
@@ -113,15 +113,19 @@ def divisor(value: ir.Value | int) -> int:
     return 1
 
 
-def least_divisor(value: ir.Value) -> int:
-    """A number that divides `value` for sure, also a minimum that is one of other numbers."""
+def least_divisor(value: ir.Value, counters: Mapping[ir.Value, int] | None = None) -> int:
+    """A number that divides `value` for sure, also a minimum that is one of other numbers. `counters`: what divides
+    arguments of blocks."""
+    counters = counters or {}
     number, op = constant_value(value), defining_op(value)
     if isinstance(number, int):
         return abs(number)
-    if op is not None and op.name in ("arith.addi", "arith.subi", "arith.minsi", "arith.maxsi", "arith.select"):
-        return math.gcd(*(least_divisor(v) for v in list(op.operands)[-2:]))
-    if op is not None and op.name == "arith.muli":
-        return math.prod(least_divisor(v) for v in op.operands)
+    if op is None:
+        return counters.get(value, 1)
+    if op.name in ("arith.addi", "arith.subi", "arith.minsi", "arith.maxsi", "arith.select"):
+        return math.gcd(*(least_divisor(v, counters) for v in list(op.operands)[-2:]))
+    if op.name == "arith.muli":
+        return math.prod(least_divisor(v, counters) for v in op.operands)
     return 1
 
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.mlir import ir, linalg, tensor
 from ..dialects.tiling.index import kept_dims
-from ..dialects.tiling.structured import all_parallel, body_names, dim_position, indexing_maps, moves_first
 from . import slices
 from .passes import Pass
 from .rewriting import defining_op, erase_if_unused, ops_in
-
-TRANSPOSES = ("linalg.transpose", "linalg.generic")
+from .transposes import TRANSPOSES, permutation
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,6 @@ class SinkTransposes(Pass):
 def _sunk(op: ir.Operation) -> bool:
     order = permutation(op)
     return order is not None and _Written(op, order).sink()
-
-
-def permutation(op: ir.Operation) -> list[int] | None:
-    """Of what only puts a tensor's dimensions in another order: that of the operand for each of the result."""
-    if len(op.operands) != 2 or len(op.results) != 1 or body_names(op) or not all_parallel(op) or not moves_first(op):
-        return None
-    source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
-    if None in source or None in target or len(source) != len(target) or set(source) != set(target):
-        return None
-    return [source.index(d) for d in target] if len(set(source)) == len(source) else None
 
 
 class _Written:
@@ -126,7 +114,7 @@ class _Written:
         return all(v in self.states for v in [*ends, *([op.operands[3 + number]] if op.name == "scf.for" else [])])
 
     def _undoes(self, user: ir.Operation) -> bool:
-        back = permutation(user) if user.name in TRANSPOSES else None
+        back = permutation(user)
         return back is not None and [self.order[d] for d in back] == list(range(len(back)))
 
     def _read(self, user: ir.Operation, number: int) -> None:
@@ -160,7 +148,7 @@ def _as_it_stands(part: ir.Value) -> ir.Value:
     """A window; of a slice of a transposed tensor, such as of the tokens that are written, the slice of that tensor."""
     op = defining_op(part)
     maker = defining_op(op.operands[0]) if op is not None and op.name == "tensor.extract_slice" else None
-    order = permutation(maker) if maker is not None and maker.name in TRANSPOSES else None
+    order = permutation(maker) if maker is not None else None
     return part if maker is None or order is None else _slice_of(maker.operands[0], order, op)
 
 

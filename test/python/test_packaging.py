@@ -1,7 +1,8 @@
-"""What `pip install` takes along, and that the folders import each other one way."""
+"""What `pip install` takes along, that the folders import each other one way, that files which are named are there."""
 
 import ast
 import pathlib
+import re
 import tomllib
 
 import pytest
@@ -48,3 +49,11 @@ def test_stages_know_each_other_by_the_ir_alone(target):
             for (*parts, _), line in imports(source):
                 other = parts[2] if parts[:2] == ["transforms", target] and len(parts) > 2 else stage
                 assert other == stage or other not in STAGES[target], f"{source}:{line} imports {'.'.join(parts)}"
+
+
+def test_files_that_are_named_are_there():
+    """Docstrings, comments and docs that name a file, by itself or with folders it is in."""
+    there = [f"/{path.relative_to(ROOT)}" for path in (*SOURCES, *(ROOT / "test").rglob("*.py"), *ROOT.glob("*/*.py"))]
+    for source in (*SOURCES, *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")):
+        for named in re.findall(r"[\w/]*\w\w\.py\b", source.read_text()):
+            assert any(path.endswith(f"/{named}") for path in there), f"{source} names {named}"

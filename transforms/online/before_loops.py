@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import ir
+from ...dialects.mlir import ir, linalg
 from ..copying import copy_needed
 from ..rewriting import ancestors, defining_op
 from ..slices import Size, forall_bounds
@@ -22,6 +22,11 @@ class Steps:
     low: int
     high: Bound
     step: int
+
+    @staticmethod
+    def of(sets: TileSets) -> Steps:
+        """Of the loop over tiles."""
+        return Steps(sets.variable, sets.low, sets.high, sets.step)
 
     @property
     def count(self) -> int | None:
@@ -45,6 +50,12 @@ class Steps:
     def _apply(expression: ir.AffineExpr, value: ir.Value) -> ir.Value:
         map_ = ir.AffineMapAttr.get(ir.AffineMap.get(1, 0, [expression]))
         return ir.Operation.create("affine.apply", [ir.IndexType.get()], [value], {"map": map_}).result
+
+
+def counters_at(steps: Sequence[Steps]) -> dict[ir.Value, ir.Value]:
+    """What stands in the place of induction variables in the body of a linalg op, the first loops of which count their
+    iterations."""
+    return {s.variable: s.at(linalg.IndexOp(d).result) for d, s in enumerate(steps)}
 
 
 class Unknown(Exception):
@@ -94,6 +105,10 @@ class BeforeLoops:
         if not all(isinstance(v, int) for v in (*lows, *steps)):
             return None
         return [Steps(*one) for one in zip(self.forall.opview.induction_variables, lows, highs, steps, strict=False)]
+
+    def is_shared(self, used: Collection[ir.Value]) -> bool:
+        """Whether what is made of the values `used` is the same in several iterations of the parallel loop."""
+        return any(s.variable not in used and s.count != 1 for s in self.counted or [])
 
     def has(self, value: ir.Value) -> bool:
         """Whether `value` is there."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, tensor
@@ -34,6 +35,16 @@ class LoadedMask:
     position: tuple[Index, ...]
     along: int  # the dimension that the loop goes through
     extents: tuple[tuple[int, tuple[Index, ...]], ...]
+
+    @property
+    def needs(self) -> set[Any]:
+        """Of what values the tile's place and size are made."""
+        forms = [*self.position, *(form for _, found in self.extents for form in found)]
+        return {v for form in forms for v, _ in form.terms}
+
+    @property
+    def has_rows(self) -> bool:
+        return any(d != self.along for d, _ in self.extents)
 
 
 @dataclass(frozen=True)

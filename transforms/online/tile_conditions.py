@@ -47,7 +47,7 @@ class TileConditions:
     count, of those that a look at all of them tells from others.
     """
 
-    def __init__(self, forms: TileForms, tests: bool = False, scan: Scan = TileScans.at_the_ends, tables: bool = True):
+    def __init__(self, forms: TileForms, tests: bool, scan: Scan, tables: bool = True):
         self.forms = forms
         self.tests = tests
         self.tables = tables

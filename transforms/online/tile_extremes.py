@@ -24,8 +24,7 @@ from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling import Index
 from ..linear import DYNAMIC, least_divisor, minima
 from ..reshapes import reshape
-from ..rewriting import defining_op
-from .before_loops import BeforeLoops, mark_small
+from .before_loops import BeforeLoops, Steps, mark_small
 from .far_numbers import extreme, first, widened, width_of
 from .loaded_masks import Test
 from .positions import Loaded, OfTile, Tiled
@@ -85,9 +84,8 @@ class TileExtremes:
             return None
         if count < FEWEST_TILES * keys.step or isinstance(mask.tensor.type.element_type, ir.FloatType):
             return None
-        used = {v for form in mask.position for v, _ in form.terms}
-        is_shared = any(s.variable not in used and s.count != 1 for s in self._before.counted or [])
-        if not is_shared or not rows or mask.along != mask.tensor.type.rank - 1 or not self._before.has(mask.tensor):
+        is_there = self._before.has(mask.tensor) and self._before.is_shared(mask.needs)
+        if not is_there or not mask.has_rows or mask.along != mask.tensor.type.rank - 1:
             return None
         canonical = replace(test, negated=False)
         numbers = _Numbers(mask.tensor, (*rows, keys), canonical)
@@ -107,22 +105,11 @@ class TileExtremes:
 
     def _tiled(self, at: Index, along: int, step: int | None) -> Tiled | None:
         """Those tiles one of which begins `at` that element."""
-        if not step or any(c * self._divisor(v) % step for v, c in at.terms):
+        counted = [Steps.of(self._sets), *(self._before.counted or [])]
+        steps = {s.variable: s.step for s in counted if s.low == 0}
+        if not step or any(c * least_divisor(v, steps) % step for v, c in at.terms):
             return None
         return Tiled(along, at.const % step, step)
-
-    def _divisor(self, value: ir.Value) -> int:
-        """A number that surely divides what is a counter, or made of numbers and counters."""
-        op = defining_op(value)
-        if value == self._sets.variable:
-            return self._sets.step if self._sets.low == 0 else 1
-        if op is None:
-            steps = {s.variable: s.step for s in self._before.counted or [] if s.low == 0}
-            return steps.get(value, 1)
-        if op.name == "arith.muli":
-            a, b = (self._divisor(v) for v in op.operands)
-            return a * b
-        return least_divisor(value)
 
     def _stand_ins(self, numbers: _Numbers) -> dict[int, ir.Value]:
         given = numbers.tensor.type.element_type

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ..rewriting import ops_of
-from .before_loops import BeforeLoops, Steps, mark_small
+from .before_loops import BeforeLoops, Steps, counters_at, mark_small
 from .forms_before import narrow, needed_steps, sizes_of, values_of
 from .tile_predicates import ALL, NONE, Predicate, forms_in, holds
 from .tile_sets import TileSets, as_index
@@ -118,8 +118,7 @@ class TileList:
         n = len(self.own)
 
         def state(_old: ir.Value) -> list[ir.Value]:
-            moved = {s.variable: s.at(linalg.IndexOp(d).result) for d, s in enumerate(self.own)}
-            moved[self.sets.variable] = arith.muli(linalg.IndexOp(n).result, build.index(self.sets.step))
+            moved = counters_at([*self.own, Steps.of(self.sets)])
             known: dict[Predicate, ir.Value] = {}
             is_dead, is_live = (holds(one or NONE, moved, before.copied, known) for one in (self.dead, self.live))
             dead, live, masked = (build.constant(narrow(), number) for number in (DEAD, LIVE, MASKED))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling import Index
-from .before_loops import BeforeLoops, Steps, mark_small
+from .before_loops import BeforeLoops, Steps, counters_at, mark_small
 from .forms_before import narrow, needed_steps, sizes_of, value_of, values_of, wide
 from .positions import OfTile
 from .tile_sets import Tiles, TileSets, as_index
@@ -101,15 +101,14 @@ class TileScans:
 
     def _results(self, own: tuple[Steps, ...], used: list[tuple[_Scan, str, ir.Value]]) -> list[ir.Value]:
         sets, n = self._sets, len(own)
-        tiles, sizes = Steps(sets.variable, sets.low, sets.high, sets.step), sizes_of(self._before, own)
+        sizes = sizes_of(self._before, own)
         count = self._most_tiles([scan.form for scan, _, _ in used])
         zero, number = build.constant(narrow(), 0), arith.index_cast(narrow(), build.as_index(count))
         neutral = {FIRST: number, END: zero, COUNT: zero}
         starts = [build.fill(neutral[what], build.empty(sizes, narrow())) for _, what, _ in used]
 
         def combined(_tile: ir.Value, *known: ir.Value) -> list[ir.Value]:
-            moved = {s.variable: s.at(linalg.IndexOp(d).result) for d, s in enumerate(own)}
-            moved[sets.variable] = tiles.at(linalg.IndexOp(n).result)
+            moved = counters_at([*own, Steps.of(sets)])
             tile, one = arith.index_cast(narrow(), linalg.IndexOp(n).result), build.constant(narrow(), 1)
             end = sets.high if isinstance(sets.high, int) else self._before.copied(sets.high, moved)
             is_tile = arith.cmpi(arith.CmpIPredicate.slt, moved[sets.variable], build.as_index(end))

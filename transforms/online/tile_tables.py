@@ -43,7 +43,7 @@ def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
     forall = before.forall
     if forall is None or not isinstance(sets.low, int) or not isinstance(sets.step, int):
         return {}
-    inner = Steps(sets.variable, sets.low, sets.high, sets.step)
+    inner = Steps.of(sets)
     found: dict[Test, Table] = {}
     for mask, of_mask in by_mask(tests).items():
         loops = _loops_of(mask, inner, before)
@@ -55,17 +55,14 @@ def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
 
 def _loops_of(mask: LoadedMask, inner: Steps, before: BeforeLoops) -> list[Steps] | None:
     """The parallel loops that the mask depends on, if there are others, and it has rows."""
-    around = before.counted
-    forms = [*mask.position, *(form for _, found in mask.extents for form in found)]
-    used = {v for form in forms for v, _ in form.terms}
-    own = [s for s in around or [] if s.variable in used]
+    used = mask.needs
+    own = [s for s in before.counted or [] if s.variable in used]
     known = [s.variable for s in own] + [inner.variable]
-    if around is None or not own or not before.has(mask.tensor) or not all(v in known or before.has(v) for v in used):
+    if not own or not before.has(mask.tensor) or not all(v in known or before.has(v) for v in used):
         return None
     if not all(isinstance(s.high, int) or before.has(s.high) for s in [*own, inner]):
         return None
-    has_rows = any(d != mask.along for d, _ in mask.extents)
-    return own if has_rows and any(s.count != 1 for s in around if s not in own) else None
+    return own if mask.has_rows and before.is_shared(used) else None
 
 
 def _tabulated(tests: list[Test], own: list[Steps], inner: Steps, forall: ir.Operation) -> dict[Test, Table]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps, moves_first, reduces
+from ...dialects.tiling.structured import all_parallel, body_names
 from ..reshapes import RESHAPES, VIEWS
+from ..transposes import permutation
 from .matching import Match, match_attention
 from .quotients import NearMiss
 
@@ -51,12 +52,8 @@ def transposing_end(op: ir.Operation) -> ir.Operation:
 
 def is_transpose(op: ir.Operation) -> bool:
     """Whether `op` only puts the elements of a tensor in another order."""
-    if op.name == "linalg.transpose":
-        return True
-    if op.name != "linalg.generic" or reduces(op) or len(op.operands) != 2:
-        return False
-    source, target = indexing_maps(op)
-    return moves_first(op) and source.is_permutation and target.is_permutation and source != target
+    order = permutation(op)
+    return order is not None and order != sorted(order)
 
 
 def is_cast(op: ir.Operation) -> bool:

@@ -6,8 +6,8 @@
 The name is an entry point of the installed package, which torch registers itself. Where the package is not installed (a
 tree on PYTHONPATH), importing this module registers it.
 
-Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
-become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them: for the
+Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo/regions.py) are taken out of it and
+become kernels at their first call (dynamo/kernel.py), if the pass ``raise-attention`` finds attention in them: for the
 CPU, or for the NVIDIA GPU that their tensors are on. The rest is run as it was, by torch itself or by inductor. What
 needs a gradient stays with torch.
 """

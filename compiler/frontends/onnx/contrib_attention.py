@@ -1,4 +1,4 @@
-"""Attention of onnxruntime's own domain as functions of standard operators; see ``onnx_contrib.py``.
+"""Attention of onnxruntime's own domain as functions of standard operators; see ``onnx/contrib.py``.
 
     Y = com.microsoft.MultiHeadAttention<num_heads = 4>(q, k, v)
   becomes

@@ -1,4 +1,4 @@
-"""GroupQueryAttention of onnxruntime's own domain as a function of standard operators; see ``onnx_contrib.py``.
+"""GroupQueryAttention of onnxruntime's own domain as a function of standard operators; see ``onnx/contrib.py``.
 
   Y, K, V = com.microsoft.GroupQueryAttention<num_heads = 4, kv_num_heads = 2>(q, k, v, past_k, past_v, last, total)
 becomes

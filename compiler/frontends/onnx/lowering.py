@@ -122,7 +122,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
 
 
 def _names(inputs: Sequence[onnx.ValueInfoProto]) -> dict[tuple[int, int], str]:
-    """What the model calls its inputs' sizes; those of one name are equal, or the kernel is for others (`onnx.py`)."""
+    """What the model calls its inputs' sizes; those of one name are equal, or a kernel is for others (`model.py`)."""
     shapes = ((number, value.type.tensor_type.shape) for number, value in enumerate(inputs))
     return {
         (number, d): size.dim_param for number, shape in shapes for d, size in enumerate(shape.dim) if size.dim_param

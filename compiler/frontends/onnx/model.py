@@ -75,7 +75,7 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
 class OnnxKernel(Kernel):
     """A kernel that is called with the model's inputs; its weights are passed along.
 
-    Where the model leaves sizes open, a call on which the kernel would not be right (see ``onnx_checks.py``), or in
+    Where the model leaves sizes open, a call on which the kernel would not be right (see ``onnx/checks.py``), or in
     which attention was left alone, goes to another one, compiled for the sizes of this call.
     """
 

@@ -112,7 +112,7 @@ def as_array(value: Any, wanted: torch.dtype, place: Any = None) -> Any:
     was traced with."""
     if not isinstance(value, torch.Tensor):
         return signless(value, _name(wanted), place)
-    if value.is_complex():  # what the kernel takes, see `torch_complex.py`
+    if value.is_complex():  # what the kernel takes, see `torch/complex.py`
         value = torch.view_as_real(value.resolve_conj())
     if value.device.type == "cpu":
         array = as_numpy(value)

@@ -1,6 +1,6 @@
 """From a program of torch.export to linalg on tensors, by the importer and the passes of the bindings.
 
-Ops are decomposed first (`torch_decompositions.py`); flex_attention becomes two matmuls around a softmax, with its
+Ops are decomposed first (`torch/decompositions.py`); flex_attention becomes two matmuls around a softmax, with its
 modifications inlined.
 """
 

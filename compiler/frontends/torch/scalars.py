@@ -4,7 +4,7 @@
     %r = %n ** -0.5                              to    %r = aten.pow.Tensor_Tensor(%n, %c), %c of −0.5
     %y = aten.mul.Tensor(%x, %r)                       %y = aten.mul.Tensor(%x, %r)
 
-Of what is left by `torch_numbers.py`, such as powers of any kind and roundings, the importer knows none. Numbers that
+Of what is left by `torch/numbers.py`, such as powers of any kind and roundings, the importer knows none. Numbers that
 are sizes of tensors stay numbers.
 """
 

@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from ....dialects.build import constant_value
 from ....dialects.mlir import ir
-from ...rewriting import defining_op, ops_of
+from ...guarded_maxima import guarded
+from ...rewriting import ops_of
 
 LOW, ZERO = "−∞", "0"
 Known: TypeAlias = str | int | None  # LOW, ZERO, the number of an operand that is as it was, or nothing
@@ -79,18 +80,5 @@ def _is_guarded(value: ir.Value) -> bool:
     number = constant_value(value)
     if number is not None:
         return number != -math.inf
-    op = defining_op(value)
-    if op is None or op.name != "arith.select":
-        return False
-    test = defining_op(op.operands[0])
-    return (
-        test is not None
-        and test.name == "arith.cmpf"
-        and test.operands[0] == op.operands[2]
-        and constant_value(test.operands[1]) == -math.inf
-        and ir.IntegerAttr(test.attributes["predicate"]).value == EQUAL
-        and _is_guarded(op.operands[1])
-    )
-
-
-EQUAL = 1  # arith.CmpFPredicate.OEQ
+    found = guarded(value)
+    return found is not None and _is_guarded(found[1])

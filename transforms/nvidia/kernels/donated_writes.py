@@ -28,10 +28,9 @@ from ...slices import Size, slice_parts
 from ..axes import kept_dims
 from .align_rows import is_known
 from .split_writes import split_writes
-from .write_loops import write_loops
+from .write_loops import SIZE, can_be_copied, write_loops
 
 PUT = "linalg_ext.put"
-SIZE = "tensor.dim"
 
 
 @dataclass(frozen=True)
@@ -225,11 +224,8 @@ class _Write:
             known_there = other.starting(arguments[len(one.operands) :])
             numbers = []
             for first in (lambda n: n, lambda n: count + free.index(n)):
-                number = build.index(0)
-                for n in free:
-                    index = linalg.IndexOp(first(n)).result
-                    number = arith.addi(arith.muli(number, build.as_index(self.counts[n])), index)
-                numbers.append(number)
+                indices = (linalg.IndexOp(first(n)).result for n in free)
+                numbers.append(build.number_of(indices, [self.counts[n] for n in free]))
             is_lost = arith.cmpi(arith.CmpIPredicate.ult, *numbers)
             for value in offsets:
                 at, there = one.scalar(value, known), other.scalar(value, known_there)
@@ -279,7 +275,7 @@ class _Body:
         if value in self.loops or value in self._read or not self._is_inner(value):
             return True
         op = defining_op(value)
-        if op is None or len(op.regions) or not op.name.startswith(("arith.", "tensor.extract", "tensor.dim")):
+        if op is None:
             return False
         if op.name == "tensor.extract" and not is_made_inside(op.operands[0], self.write.writer):
             dims = [self.loops.get(v, -1) for v in list(op.operands)[1:]]
@@ -288,12 +284,8 @@ class _Body:
             if self._runs_along(op.operands[0], found):
                 self._read[value] = self._operand(op.operands[0], found)
                 return True
-        tensors = [v for v in op.operands if isinstance(v.type, ir.ShapedType)]
-        if any(is_made_inside(self._source(v), self.write.writer) for v in tensors):
-            return False
-        if op.name != SIZE and any(v in self.write.states for v in tensors):
-            return False
-        return all(self.plan(v) for v in op.operands if not isinstance(v.type, ir.ShapedType))
+        is_scalar = can_be_copied(op, self.write.writer, self.write.states)
+        return is_scalar and all(self.plan(v) for v in op.operands if not isinstance(v.type, ir.ShapedType))
 
     def plan_element(
         self, source: ir.Value, windows: Mapping[int, int]

@@ -83,15 +83,17 @@ class OutlineKernels(Pass):
                 ways = [everything, between_matmuls, functools.partial(between_matmuls, sums=False), *ways]
             tried: list[list[list[int]]] = []
             for way in ways:
-                found = way(function)
-                place = {op: number for number, op in enumerate(ops_of(function.regions[0].blocks[0]))}
-                numbers = [[place[op] for op in part] for part in found]
-                if not found or numbers in tried:
+                parts = _numbers(way(function), function)
+                if not parts or parts in tried:
                     continue
-                tried.append(numbers)
-                function, done = self._outlined_with(found, function)
-                if done:
-                    break
+                tried.append(parts)
+                try:
+                    self._outlined_copy(function, parts)
+                except PassError as reason:
+                    remark(function, f"no tile for one block: {reason.message}")
+                    continue
+                function.erase()
+                break
             else:
                 self._outline(function, _loops(function))
 
@@ -102,44 +104,43 @@ class OutlineKernels(Pass):
             _Outliner(forall, kernel_module(function), f"{name}_{number}", self).run()
         erase_dead(function.regions[0].blocks[0])  # tensors that only the loops used
 
-    def _outlined_with(self, found: list[list[ir.Operation]], function: ir.Operation) -> tuple[ir.Operation, bool]:
-        """Outlines a function with what was `found` in loops of their own, if that suits kernels; else it is as before,
-        another op."""
+    def _outlined_copy(self, function: ir.Operation, parts: list[list[int]], alone: bool = False) -> ir.Operation:
+        """A copy of a function, before it, in which these parts, numbers of ops, are loops of their own, and all loops
+        are kernels; if they are to be `alone`, these loops, whose kernels are taken away again. Raises PassError where
+        they do not suit kernels; nothing is left of it then."""
         with ir.InsertionPoint(function):
-            spare = function.clone().operation
+            copy = function.clone().operation
+        ops = ops_of(copy.regions[0].blocks[0])
         try:
-            with _taken_back(function):
-                foralls = [forall for ops in found for forall in one_block(ops)]
+            with _taken_back(copy, always=alone):
+                foralls = [forall for part in parts for forall in one_block([ops[number] for number in part])]
                 if not foralls:
                     raise PassError("its results have no sizes that are known", function)
-                check_order(function)
-                self._outline(function, _loops(function))
-        except PassError as reason:
-            function.erase()
-            remark(spare, f"no tile for one block: {reason.message}")
-            return spare, False
-        spare.erase()
-        return function, True
+                check_order(copy)
+                self._outline(copy, foralls if alone else _loops(copy))
+        except PassError:
+            copy.erase()
+            raise
+        return copy
 
     def _suiting(self, function: ir.Operation) -> list[list[ir.Operation]]:
         """Of what `apart` finds, what kernels can be made of, if there is other, too."""
         found = apart(function)
-        suits = [len(found) > 1 and self._suits(function, number) for number in range(len(found))]
-        return [part for part, does in zip(found, suits, strict=True) if does]
+        parts = zip(found, _numbers(found, function), strict=True)
+        return [ops for ops, numbers in parts if len(found) > 1 and self._suits(function, numbers)]
 
-    def _suits(self, function: ir.Operation, number: int) -> bool:
-        with ir.InsertionPoint(function):
-            spare = function.clone().operation
+    def _suits(self, function: ir.Operation, part: list[int]) -> bool:
         try:
-            with _taken_back(spare, always=True):
-                foralls = one_block(apart(spare)[number])
-                check_order(spare)
-                self._outline(spare, foralls)
-                return bool(foralls)
+            self._outlined_copy(function, [part], alone=True).erase()
         except PassError:
             return False
-        finally:
-            spare.erase()
+        return True
+
+
+def _numbers(parts: list[list[ir.Operation]], function: ir.Operation) -> list[list[int]]:
+    """Which ops of a function they are."""
+    place = {op: number for number, op in enumerate(ops_of(function.regions[0].blocks[0]))}
+    return [[place[op] for op in part] for part in parts]
 
 
 def apart(function: ir.Operation) -> list[list[ir.Operation]]:

@@ -32,7 +32,7 @@ from ...slices import slice_parts
 from ..axes import kept_dims
 from .pieces_to_elements import within
 from .split_writes import split_writes
-from .write_loops import write_loops
+from .write_loops import can_be_copied, write_loops
 
 Size: TypeAlias = "ir.Value | int"
 WORTH_A_LAUNCH = 1 << 23  # steps, of which 1.4 million take a microsecond
@@ -212,9 +212,7 @@ class _Writes:
 
     def _number(self) -> ir.Value:
         """Which write it is, of all."""
-        number = build.index(0)
-        for size, index in zip(self.counts, self.indices[self.rank :], strict=True):
-            number = arith.addi(arith.muli(number, build.as_index(size)), index)
+        number = build.number_of(self.indices[self.rank :], self.counts)
         return arith.index_cast(ir.IntegerType.get_signless(64), number)
 
     def _target(self) -> ir.Value | None:
@@ -353,13 +351,13 @@ class _Writes:
             loop = self.rank + self.inductions.index(value)
             return lambda: self.indices[loop]
         op = defining_op(value)
-        if op is None or len(op.regions) or not op.name.startswith(("arith.", "math.", "tensor.extract", "tensor.dim")):
+        if op is None or not can_be_copied(op, self.writer, self.carried):
             return None
         operands = [
             functools.partial(lambda v: v, self._source(v)) if isinstance(v.type, ir.ShapedType) else self._scalar(v)
             for v in op.operands
         ]
-        if op.name == "tensor.extract_slice" or None in operands or self._reads_inner(op):
+        if None in operands:
             return None
 
         def emit() -> ir.Value:
@@ -373,11 +371,6 @@ class _Writes:
     def _source(self, value: ir.Value) -> ir.Value:
         """A tensor of the same sizes from outside: what the loops carry has those that it starts with."""
         return for_inits(self.writer)[0] if value in self.carried else value
-
-    def _reads_inner(self, op: ir.Operation) -> bool:
-        """Whether it reads a tensor, not just its sizes, that the loops make."""
-        tensors = [v for v in op.operands if isinstance(v.type, ir.ShapedType)]
-        return any(self._is_inner(v if op.name != "tensor.dim" else self._source(v)) for v in tensors)
 
     def _are_known(self, sizes: Sequence[Size]) -> bool:
         return all(isinstance(s, int) or self._scalar(s) is not None for s in sizes)

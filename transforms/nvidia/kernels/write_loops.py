@@ -1,14 +1,18 @@
-"""Loops, one in the other, that write to a tensor which they carry; used by ``donated-writes`` and
-``scatters-to-linalg``."""
+"""Loops, one in the other, that write to a tensor which they carry, and what of them the body of a linalg.generic can
+compute; used by ``donated-writes`` and ``scatters-to-linalg``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ....dialects import build
 from ....dialects.mlir import ir
 from ...rewriting import defining_op, for_body, for_inits, is_made_inside, single_use, terminator
 from ...slices import Size
+
+SIZE = "tensor.dim"
+_SCALAR = ("arith.", "math.", "tensor.extract", SIZE)
 
 
 @dataclass
@@ -40,3 +44,12 @@ def write_loops(writer: ir.Operation) -> WriteLoops | None:
             break
         loop = inner
     return found
+
+
+def can_be_copied(op: ir.Operation, writer: ir.Operation, states: Sequence[ir.Value]) -> bool:
+    """Whether an op of a writer computes a number of numbers, of tensors from outside, and of sizes of what is written,
+    of which `states` are the tensor that it is before, between and after writes."""
+    if len(op.regions) or not op.name.startswith(_SCALAR) or isinstance(op.results[0].type, ir.ShapedType):
+        return False
+    tensors = [v for v in op.operands if isinstance(v.type, ir.ShapedType)]
+    return all((op.name == SIZE if v in states else not is_made_inside(v, writer)) for v in tensors)

@@ -17,8 +17,9 @@ from ....dialects.mlir import ir
 from ....dialects.tile import Joined, dims_of, layout_of, parts_of
 from ....dialects.tiling import Index
 from ...attention import is_matmul
+from ...graph import depends_on
 from ...linear import divisor, linear, minima
-from ...rewriting import defining_op, for_body, ops_in
+from ...rewriting import for_body, ops_in
 from ..alignment import CHUNK, are_aligned, has_dense_rows
 from ..elements import EIGHT_BITS, byte_width
 from ..marks import ALIGNED
@@ -202,10 +203,4 @@ def is_streamed(load: ir.Operation) -> bool:
     users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
     if not any(is_matmul(u) and u.operands[-1] in carried for u in users):
         return False
-    return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
-
-
-def _depends_on(value: ir.Value, variable: ir.Value) -> bool:
-    op = defining_op(value)
-    is_inside = op is not None and op.block == variable.owner
-    return value == variable or (is_inside and any(_depends_on(v, variable) for v in op.operands))
+    return isinstance(columns, int) and depends_on(load.opview.indices[columns], variable)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ....dialects.mlir import arith, ir
 from ....dialects.tiling.structured import indexing_maps
 from ...equivalence import is_same, is_same_value
+from ...graph import backward_slice, depends_on
 from ...passes import Pass, remark
 from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
 from ..masking import LOWEST, is_rising_line, masks, modifies_first, say_what_is_dead, unmasked, yielded
@@ -146,7 +147,8 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
                 return None
             own.append(op)
             continue
-        mask = _Mask(op, value, known, [other for other in own if _reaches(other, op)])
+        needed = backward_slice(op)
+        mask = _Mask(op, value, known, [other for other in own if other in needed])
         found.append(mask)
         if model is not None and _is_alike(op, model, known) and not mask.is_alone:
             known[op.results[0]] = model.results[0]
@@ -156,12 +158,6 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
     takers = [*own, *(mask.op for mask in found)]
     is_own = all(u.owner.operation in takers for op in own for r in op.results for u in r.uses)
     return found if is_own and not waiting else None
-
-
-def _reaches(op: ir.Operation, user: ir.Operation) -> bool:
-    """Whether what `user` computes depends on `op`, of the same block."""
-    makers = [m for v in user.operands if (m := defining_op(v)) is not None and m.block == op.block]
-    return any(maker == op or _reaches(op, maker) for maker in makers)
 
 
 def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
@@ -180,7 +176,7 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     block, number = op.regions[0].blocks[0], _number(op)
     selects, element = masks(yielded(op), number), unmasked(yielded(op), number)
     source = block.arguments[0]
-    if not selects or any(_depends(select.operands[0], source) for select in selects):
+    if not selects or any(depends_on(select.operands[0], source) for select in selects):
         return None
     before = known.get(op.operands[0], op.operands[0])
     if element == source:
@@ -195,12 +191,6 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     # −∞ times a positive number is −∞: the mask may as well stand before the scale.
     is_line = number == LOWEST and is_rising_line(plain, own.arguments[0])
     return before if is_line and single_use(before) else model.results[0]
-
-
-def _depends(value: ir.Value, source: ir.Value) -> bool:
-    """Whether a value is computed from another one."""
-    op = defining_op(value)
-    return value == source or (op is not None and any(_depends(v, source) for v in op.operands))
 
 
 class _Join:

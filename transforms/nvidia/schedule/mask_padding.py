@@ -9,6 +9,7 @@ from ....dialects.build import constant_value
 from ....dialects.mlir import arith, ir, linalg
 from ....dialects.tiling.structured import indexing_maps, iterator_types, reduces
 from ...attention import is_matmul
+from ...guarded_maxima import guarded
 from ...passes import Pass
 from ...rewriting import defining_op, ops_in, ops_of, single_use
 from ..masking import is_rising_line, yielded
@@ -125,18 +126,9 @@ def scaled(value: ir.Value) -> tuple[ir.Operation | None, float]:
 
 
 def _is_finite(value: ir.Value) -> bool:
-    """Whether −inf is replaced in `value`: select(x = −inf, 0, x)."""
-    op = defining_op(value)
-    if op is None or op.name != "arith.select" or constant_value(op.operands[1]) != 0.0:
-        return False
-    compare = defining_op(op.operands[0])
-    return (
-        compare is not None
-        and compare.name == "arith.cmpf"
-        and ir.IntegerAttr(compare.attributes["predicate"]).value == int(arith.CmpFPredicate.OEQ)
-        and compare.operands[0] == op.operands[2]
-        and constant_value(compare.operands[1]) == float("-inf")
-    )
+    """Whether 0 stands for −∞ in `value`."""
+    found = guarded(value)
+    return found is not None and constant_value(found[1]) == 0.0
 
 
 def _scaled(op: ir.Operation) -> ir.Value | None:

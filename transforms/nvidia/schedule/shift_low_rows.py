@@ -9,6 +9,7 @@ from ....dialects.build import constant_value
 from ....dialects.mlir import arith, ir
 from ....dialects.tile import AnyOfWarpOp, layout_of
 from ...attention import is_matmul
+from ...guarded_maxima import guarded
 from ...passes import Pass
 from ...rewriting import defining_op, either, ops_in, ops_of, single_use
 from ..bounds import LOW, exponent_parts, may_be_low, tile_of
@@ -64,13 +65,9 @@ def _shift(op: ir.Operation, exponential: ir.Operation) -> None:
 
 
 def _without_guard(maximum: ir.Value) -> ir.Value:
-    """m of "m = −inf ? 0 : m"."""
-    op = defining_op(maximum)
-    if op is None or op.name != "arith.select" or constant_value(op.operands[1]) != 0:
-        return maximum
-    check = defining_op(op.operands[0])
-    is_guard = check is not None and check.name == "arith.cmpf" and check.operands[0] == op.operands[2]
-    return op.operands[2] if is_guard and constant_value(check.operands[1]) == float("-inf") else maximum
+    """m, where 0 stands for −∞ in `maximum`."""
+    found = guarded(maximum)
+    return found[0] if found is not None and constant_value(found[1]) == 0 else maximum
 
 
 def _is_low(maximum: ir.Value) -> ir.Value:
