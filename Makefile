@@ -70,7 +70,7 @@ test-slow: setup
 # Every failure prints what reproduces it, and ends it. Runs start as long as MINUTES have not passed.
 MINUTES := 0
 FUZZ = end=$$(($$(date +%s) + 60 * $(MINUTES))); while \
-		HYPOTHESIS_PROFILE=fuzz $(1)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' $(2)); \
+		HYPOTHESIS_PROFILE=fuzz $(1)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' -E '^from (hypothesis|random_checks)' $(2)); \
 	do test $$(date +%s) -lt $$end || exit 0; done; exit 1
 
 fuzz: setup

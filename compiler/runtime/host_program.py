@@ -30,7 +30,13 @@ ARITHMETIC = {
 }
 COMPARISONS = ("a == b", "a != b", "a < b", "a <= b", "a > b", "a >= b")  # by the signed predicates of arith.cmpi
 ALLOCATIONS = ("memref.alloc", "tensor.empty")  # the latter: what kernels read before all of it is written
-ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast", "arith.index_cast")  # the same here
+ALIASES = (  # the same here
+    "bufferization.to_buffer",
+    "bufferization.to_tensor",
+    "memref.cast",
+    "tensor.cast",
+    "arith.index_cast",
+)
 
 
 def host_program(function: ir.OpView) -> Program:

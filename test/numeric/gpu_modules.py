@@ -91,8 +91,10 @@ def launch(op, frame):
     body, has_tiles = Registers().region(kernel.regions[0]), not ops_in(kernel, "gpu.thread_id")
 
     def run(operands):
-        Launches.kernels.append(path[1][1:])
         Threads.blocks = int(operands[0])
+        if not Threads.blocks:  # nor does the runtime launch it
+            return []
+        Launches.kernels.append(path[1][1:])
         if has_tiles:
             for number in range(Threads.blocks):
                 Threads.block = number

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
+from gpu_modules import run_module
 from harness import crossed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,16 @@ def test_on_gpus(function, kind, renormalised, arch):
     _, text, expected, inputs = case(function, kind, sizes, True, renormalised)
     check_on_gpu(text, expected, inputs, kind, arch)
     assert compile(text, target="nvidia", arch=arch).ir("ptx").count("ex2") > 1
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_scores_of_both_loops_are_the_same_numbers(arch):
+    """Where one key has all the weight, that is 1, however large its score."""
+    _, text, _, (q, k, v) = case("squares", "f32", SIZES | {"m": 40, "k": 70})
+    k /= np.linalg.norm(k, axis=-1, keepdims=True)
+    q[:] = 2000 * k[:, :40]
+    (found,) = run_module(text, [q, k, v], arch=arch)
+    np.testing.assert_allclose(found, v[:, :40], rtol=1e-6, atol=1e-6)
 
 
 def test_rows_that_are_masked_as_a_whole():

@@ -235,6 +235,22 @@ def test_what_is_read_before_it_is_written():
         assert out.shape == (7,) and len(fake.launches) == 1
 
 
+OPEN_RESULT = """func.func @f(%x: tensor<16xf32>, %n: index) -> tensor<?xf32> {
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %y = linalg.exp ins(%x : tensor<16xf32>) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}"""
+
+
+def test_a_size_that_an_argument_has_and_a_result_leaves_open():
+    """Canonicalizing computes what is of 16 elements, and casts that."""
+    kernel, given = compile(OPEN_RESULT, target="nvidia", arch="sm_80"), (np.zeros(16, np.float32), np.array(16))
+    with fake_driver(capability=(8, 0)) as fake:
+        for out in (kernel(*given), *kernel.on_host().run(given)):
+            assert out.shape == (16,)
+        assert len(fake.launches) == 2
+
+
 @pytest.mark.parametrize("element", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_rows_as_low_as_masks(element, arch):

@@ -14,6 +14,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import all_parallel
 from ..attention import SOFTMAXES, is_contraction
 from ..extents import known_sizes
+from ..graph import backward_slice
 from ..passes import Pass, remark
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, ops_in, single_use, terminator
@@ -23,6 +24,9 @@ LOG2_E = math.log2(math.e)
 LARGEST = {32: (2 - 2**-23) * 2.0**127, 64: sys.float_info.max}
 BOTH_OPERANDS = ("arith.addf", "arith.subf", "arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf")
 SEEN_THROUGH = ("arith.extf", "arith.negf")
+EXPONENTIALS = ("math.exp", "math.exp2")
+# A maximum that a log of a sum is added to is none of these any more.
+PASSED_ON = ("tensor.insert_slice", "arith.subf", "arith.mulf", "arith.select", "arith.maxnumf", "arith.maximumf")
 
 
 @dataclass(frozen=True)
@@ -44,22 +48,27 @@ class ExpToExp2(Pass):
     product with log2(e) has not made −∞.
 
     The running maximum, which is carried in units of ln 2, starts from −∞; where its last value is used, that is
-    multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was.
+    multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was. Where scores are
+    made once more behind the loop, for exponentials relative to that maximum, the softmax stays: those of the loop
+    would be rounded as multiples of log2(e), and where m is 500 the last place of x − m is 3e-5 of exp(x − m). That is
+    less than what scores of f16 or bf16 make of their results: these are not held up by it.
     """
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, *SOFTMAXES) if EXP2 not in o.attributes]:
             levels = carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])
             first = first_value(levels) if levels else softmax.operands[1 + MAX]
+            final = levels[-1].result if levels else softmax.results[MAX]
             scaling = Scaling(LOG2_E)
             if not filled_with(first, -math.inf):
                 remark(softmax, f"'{softmax.name}' stays with exp: its maximum does not start from −inf")
+            elif _in_exponents(final) and not _of_narrow(softmax):
+                remark(softmax, f"'{softmax.name}' stays with exp: scores are made once more, for their maximum")
             elif not scaling.of_tensor(softmax.operands[0]):
                 remark(softmax, f"'{softmax.name}' stays with exp: {scaling.obstacle}")
             else:
                 scaling.apply()
                 softmax.attributes[EXP2] = ir.UnitAttr.get(softmax.context)
-                final = levels[-1].result if levels else softmax.results[MAX]
                 _scale_uses(final, math.log(2))
                 remark(softmax, "computes exp2, with log2(e) in the constants before it")
 
@@ -158,6 +167,37 @@ class Scaling:
 
         self._edits.append(edit)
         return True
+
+
+def _of_narrow(softmax: ir.Operation) -> bool:
+    """Whether scores are products of f16, bf16 or less."""
+    scores = defining_op(softmax.operands[0])
+    products = [op for op in backward_slice(scores) if is_contraction(op)] if scores else []
+    return bool(products) and all(build.is_narrow(op.operands[0].type.element_type) for op in products)
+
+
+def _in_exponents(value: ir.Value) -> bool:
+    """Whether exponentials are relative to what the tensor holds, or to a choice between that and something else."""
+    found, pending = {value}, [value]
+    while pending:
+        for use in pending.pop().uses:
+            user, number = use.owner.operation, use.operand_number
+            if user.name in EXPONENTIALS:
+                return True
+            new: list[ir.Value] = []
+            if user.name == "linalg.generic":
+                new = [user.regions[0].blocks[0].arguments[number]]
+            elif user.name == "linalg.yield":
+                new = [user.parent.results[number]]
+            elif user.name == "tensor.parallel_insert_slice":
+                place = user.operands[1]  # an argument of the parallel loop, whose last ones are the results
+                loop = place.owner.owner
+                new = [loop.results[place.arg_number - len(place.owner.arguments) + len(loop.results)]]
+            elif user.name in VIEWS or user.name in PASSED_ON:
+                new = list(user.results)
+            pending += [one for one in new if one not in found]
+            found.update(new)
+    return False
 
 
 def _scale_uses(value: ir.Value, factor: float) -> None:

@@ -11,13 +11,14 @@ from .expressions import Expr, Expressions
 
 
 def with_powers_of_2(make: Expressions, expr: Expr) -> Expr:
-    """`expr` with exp(y) as exp2(y·log₂e), whose factor becomes one with constants in y."""
+    """`expr` with exp(y) as exp2(y·log₂e), whose factor becomes one with constants in y. What else is in y stays:
+    scores of which another loop has the maximum are to be the same numbers here, where that is subtracted."""
 
     def power(node: Expr) -> Expr | None:
         if node.name != "math.exp":
             return None
         x, a, b = line(node.args[0])
-        scaled = make.mul(with_powers_of_2(make, x), make.const(a * math.log2(math.e)))
+        scaled = make.mul(x, make.const(a * math.log2(math.e)))
         return make.op("math.exp2", (make.add(scaled, make.const(b * math.log2(math.e))) if b else scaled,))
 
     return make.rewritten(expr, power)

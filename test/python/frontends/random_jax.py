@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from random_jax_scores import RandomJaxScores
-
-DTYPES = {"f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
+from random_source import DTYPES
 
 
 def wider(x: jax.Array) -> jax.Array:
@@ -42,14 +41,8 @@ class RandomJaxProgram(RandomJaxScores):
             jnp.asarray(x, kind if x.dtype == float else bool if x.dtype == bool else jnp.int32) for x in arrays
         )
 
-    def write(self) -> None:
-        source = self.choose(("heads", "heads", "heads", "packed", "layer"))
-        if source == "layer":
-            self.layer()
-            return
-        (self.packed if source == "packed" else self.separate)()
-        self.attend()
-        self.finish()
+    def of_type(self, name: str, dtype: str) -> str:
+        return f"{name}.astype(jnp.{DTYPES[dtype].name})"
 
     # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
 
@@ -86,10 +79,7 @@ class RandomJaxProgram(RandomJaxScores):
                 self.say(f"{name} = {self.split(name, heads)}")
 
     def layer(self) -> None:
-        self.batch, self.columns, self.keys = "b", self.width, "m"
-        h, g, d = self.heads, self.of_keys, self.width
-        c = h * d
-        self.argument("x", ("b", "m", c), "data")
+        h, g, d, c = self.heads, self.of_keys, self.width, self.model_width
         self.say(f"y = {self.norm('x', c)}" if self.maybe(2) else "y = x")
         for name, heads in (("q", h), ("k", g), ("v", g)):
             way = self.choose(("einsum", "matmul", "dense"))
@@ -112,7 +102,6 @@ class RandomJaxProgram(RandomJaxScores):
         if self.maybe(3):
             up, down = self.argument("w", (c, 24), "weight"), self.argument("w", (24, c), "weight")
             self.say(f"x = x + jax.nn.{self.choose(('relu', 'gelu', 'silu', 'tanh', 'softplus'))}(x @ {up}) @ {down}")
-        self.results.insert(0, "x")
 
     def norm(self, name: str, width: int) -> str:
         """Of rows of that width."""
@@ -181,13 +170,14 @@ class RandomJaxProgram(RandomJaxScores):
         g, self.valid, self.all_keys = self.of_keys, "", self.keys
         what = self.choose(("", "", "", "cat", "set", "update", "scatter", "pad", "buffer"))
         if what == "cat":
-            self.past, self.all_keys = self.choose((5, 1, 16)), "t"
+            self.past, self.all_keys = self.past or self.choose((5, 1, 16)), "t"
             for name, width in (("k", self.width), ("v", self.columns)):
                 old = self.argument(f"past_{name}", (*self.batch, g, self.past, width), "data")
                 self.say(f"{name} = jnp.concatenate([{old}, {name}], -2)")
         elif what == "pad":  # no keys at all, which a mask hides
-            self.past, self.all_keys, self.valid = 3, "t", "(k.shape[-2] - 3)"
-            self.say("k, v = (jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, 3), (0, 0)]) for x in (k, v))")
+            self.past, self.all_keys = self.past or 3, "t"
+            self.valid = f"(k.shape[-2] - {self.past})"
+            self.say(f"k, v = (jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, {self.past}), (0, 0)]) for x in (k, v))")
         elif what in ("set", "update", "scatter"):  # the keys are the new ones, of some more that are there
             by_batch = what == "scatter" and bool(self.batch)
             place = self.argument("place", ("b",) if by_batch else (), "place")
@@ -237,7 +227,7 @@ class RandomJaxProgram(RandomJaxScores):
             self.say("o = o.swapaxes(-3, -2)")
             self.say("o = o.reshape(*o.shape[:-2], -1)")
         elif what == "cast":
-            self.say(f"o = o.astype({self.choose(('jnp.float32', 'jnp.float16', 'jnp.bfloat16'))})")
+            self.say(f"o = {self.of_type('o', self.choose(('f32', 'f16', 'bf16')))}")
         elif what == "norm":
             self.say("o = o / jnp.sqrt(jnp.mean(o * o, axis=-1, keepdims=True) + 1e-3)")
         elif what == "wide":

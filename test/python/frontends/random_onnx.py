@@ -24,9 +24,9 @@ from onnx import TensorProto
 from onnx_numpy import evaluate
 from onnx_writing import Writer
 from random_onnx_before import RandomOnnxBefore
+from random_source import DTYPES
 
 KINDS = {name: getattr(TensorProto, name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "INT32", "INT64", "BOOL")}
-DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 OWN = {"f32": "FLOAT", "f16": "FLOAT16", "bf16": "BFLOAT16"}
 OPEN_NAMES = {"b": "batch", "m": "queries", "n": "keys", "p": "past", "t": "all_keys"}
 OPSETS = (17, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 23, 23)
@@ -95,19 +95,8 @@ class RandomOnnxProgram(RandomOnnxBefore):
         fixed = f", fixed: {', '.join(sorted(self.fixed))}" if self.fixed else ""
         return f"# opset {self.opset}, types: {self.types}{fixed}\n{super().__repr__()}"
 
-    def write(self) -> None:
-        source = self.choose(("heads", "heads", "heads", "packed", "layer", "layers"))
-        if source.startswith("layer"):
-            self.batch, self.columns, self.keys = "b", self.width, "m"
-            self.model_width = self.heads * self.width
-            self.argument("x", ("b", "m", self.model_width), "data")
-            for _ in range(2 if source == "layers" else 1):
-                self.layer()
-            self.results.insert(0, f"op.cast(x, {self.choose(('FLOAT', 'FLOAT16'))})" if self.maybe(8) else "x")
-            return
-        (self.packed if source == "packed" else self.separate)()
-        self.attend()
-        self.finish()
+    def of_type(self, name: str, dtype: str) -> str:
+        return f"op.cast({name}, {OWN[dtype]})"
 
     def packed(self) -> None:
         self.columns, self.keys = self.width, "m"
@@ -231,7 +220,7 @@ class RandomOnnxProgram(RandomOnnxBefore):
             self.say(f"o = {self.with_heads_first('o')}")
             self.say(f"o = op.reshape(o, {'0, ' * (lead + 1)}{self.choose((-1, self.heads * self.columns))})")
         elif what == "cast":
-            self.say(f"o = op.cast(o, {self.choose(('FLOAT', 'FLOAT16', 'BFLOAT16'))})")
+            self.say(f"o = {self.of_type('o', self.choose(('f32', 'f16', 'bf16')))}")
         elif what == "norm":
             self.say(f"o = {self.norm('o', self.columns)}")
         elif what == "wide":

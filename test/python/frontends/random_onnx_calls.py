@@ -8,8 +8,6 @@ from random_onnx_scores import RandomOnnxScores
 class RandomOnnxCalls(RandomOnnxScores):
     """Writes from q, k and v, with heads before tokens, to o, or from the input of a layer."""
 
-    model_width: int
-
     def flat(self, name: str, heads: int, width: int) -> str:
         return f"op.reshape(op.Transpose({name}, perm=[0, 2, 1, 3]), 0, 0, {heads * width})"
 

@@ -54,19 +54,8 @@ class RandomProgram(RandomScores):
             for argument in self.arguments.values()
         )
 
-    def write(self) -> None:
-        source = self.choose(("heads", "heads", "heads", "packed", "layer", "layers"))
-        if source.startswith("layer"):
-            self.batch, self.columns, self.keys = "b", self.width, "m"
-            self.model = self.heads * self.width
-            self.argument("x", ("b", "m", self.model), "data")
-            for _ in range(2 if source == "layers" else 1):
-                self.layer()
-            self.results[:0] = [f"x.to({self.choose(('torch.float32', 'torch.float16'))})" if self.maybe(8) else "x"]
-            return
-        (self.packed if source == "packed" else self.separate)()
-        self.attend()
-        self.finish()
+    def of_type(self, name: str, dtype: str) -> str:
+        return f"{name}.to({DTYPES[dtype]})"
 
     # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
 
@@ -99,7 +88,7 @@ class RandomProgram(RandomScores):
                 self.say(f"{name} = {name}.reshape({shape}).movedim(-2, -3)")
 
     def layer(self) -> None:
-        h, g, d, c = self.heads, self.of_keys, self.width, self.model
+        h, g, d, c = self.heads, self.of_keys, self.width, self.model_width
         is_before = self.maybe(2)
         self.say(f"y = {self.norm('x', c)}" if is_before else "y = x")
         if self.maybe(2):
@@ -217,7 +206,7 @@ class RandomProgram(RandomScores):
         elif what == "merge":
             self.say("o = o.transpose(-3, -2).flatten(-2)")
         elif what == "cast":
-            self.say(f"o = o.to({self.choose(('torch.float32', 'torch.float16', 'torch.bfloat16'))})")
+            self.say(f"o = {self.of_type('o', self.choose(('f32', 'f16', 'bf16')))}")
         elif what == "norm":
             self.say("o = F.rms_norm(o, o.shape[-1:], eps=1e-3)")
         elif what == "wide":

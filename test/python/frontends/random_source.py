@@ -1,7 +1,8 @@
 """What random programs of all frameworks have in common: source that is written line by line, and its arguments.
 
-Sizes are letters, of which b, m and n (queries and keys) may be open; t are the keys with those of a cache. Sizes that
-the source needs are read from the tensors.
+`write` puts a program together from the parts that each framework writes in its own way. Sizes are letters, of which
+b, m and n (queries and keys) may be open; t are the keys with those of a cache. Sizes that the source needs are read
+from the tensors.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from attn_opt.compiler import CompileError
 
@@ -21,6 +23,7 @@ FLAVOURS = ("normal", "large", "masked")
 LENGTHS = (7, 1, 2, 17, 33, 65, 130)
 HEADS = ((1, 1), (2, 2), (3, 3), (4, 2), (6, 2), (4, 1))  # of queries, of keys
 F32 = float(np.finfo(np.float32).eps)
+DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +67,12 @@ class RandomSource:
     `results`, and give the names that the source knows."""
 
     keys, past = "n", 0  # the letter of the keys' number; how many there are in a cache
+    batch: str  # "b", or "" if there is none
     heads: int
     of_keys: int
+    width: int
+    columns: int  # of values
+    model_width: int  # of the rows of a layer
     all_keys = "n"  # with those of a cache
     dims: str  # of the scores, as "bhmt"; "kg" are the heads of keys and their groups
 
@@ -123,6 +130,20 @@ class RandomSource:
         return {"h": self.heads, "k": self.of_keys, "g": self.heads // self.of_keys, "t": self.all_keys}.get(
             letter, letter
         )
+
+    def write(self) -> None:
+        source = self.choose(("heads", "heads", "heads", "packed", "layer", "layers"))
+        if source.startswith("layer"):
+            self.batch, self.columns, self.keys = "b", self.width, "m"
+            self.model_width = self.heads * self.width
+            self.argument("x", ("b", "m", self.model_width), "data")
+            for _ in range(2 if source == "layers" else 1):
+                self.layer()
+            self.results.insert(0, self.of_type("x", self.choose(("f32", "f16"))) if self.maybe(8) else "x")
+            return
+        (self.packed if source == "packed" else self.separate)()
+        self.attend()
+        self.finish()
 
     # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
 

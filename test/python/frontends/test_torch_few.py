@@ -61,12 +61,18 @@ def probabilities_that_are_returned(q, k, v, w):
     return (p @ v) @ w, p
 
 
+def a_bias_that_is_a_row(x, w, u, k, v):
+    q = (x @ w + u).view(2, 1, 4, 16).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
 CASES = {
     keys_times_a_vector: ((1, 384), (2, 130, 64), (2, 130, 64), (64,)),
     two_products_and_a_constant: ((3, 3, 1, 64), (3, 3, 65, 64), (3, 3, 65, 64)),
     a_length_of_two_keys: ((3, 1, 1, 32), (3, 1, 2, 32), (3, 1, 2, 8), 0, 1),
     a_length_before_a_projection: ((1, 17, 2), (1, 130, 2), (1, 130, 2), 40, (2, 9)),
     a_loop_over_keys_alone: ((2, 128), (1, 66, 64), (1, 66, 64), (64,)),
+    a_bias_that_is_a_row: ((2, 1, 64), (64, 64), (1, 1, 64), (2, 2, 33, 16), (2, 2, 33, 16)),
     probabilities_that_are_returned: ((1, 24), (17, 24), (3, 17, 8), (8, 9)),
 }
 

@@ -82,3 +82,44 @@ func.func @biased(%s: tensor<4x8xf32>, %bias: tensor<4x8xf32>, %a: tensor<4xf32>
   %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %a : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
   return %p#0 : tensor<4x8xf32>
 }
+
+// -----
+
+// The maximum is subtracted from the same scores once more: they are to be the same numbers.
+// CHECK-LABEL: func.func @scores_made_twice
+// CHECK:       linalg_ext.softmax dimension(1)
+// LINALG-LABEL: func.func @scores_made_twice
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @scores_made_twice(%s: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e0 = tensor.empty() : tensor<4x8xf32>
+  %e1 = tensor.empty() : tensor<4xf32>
+  %m = linalg.fill ins(%minus_inf : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %a = linalg.fill ins(%zero : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  // expected-remark @+1 {{'linalg_ext.softmax' stays with exp: scores are made once more, for their maximum}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %e1 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  %o = scf.forall (%i) in (4) shared_outs(%all = %e1) -> (tensor<4xf32>) {
+    %one = tensor.extract_slice %p#1[%i] [1] [1] : tensor<4xf32> to tensor<1xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %one into %all[%i] [1] [1] : tensor<1xf32> into tensor<4xf32>
+    }
+  }
+  %w = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%s, %o : tensor<4x8xf32>, tensor<4xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %top: f32, %out: f32):
+    %live = arith.cmpf une, %top, %minus_inf : f32
+    %base = arith.select %live, %top, %zero : f32
+    %y = arith.mulf %in, %scale : f32
+    %d = arith.subf %y, %base : f32
+    %e = math.exp %d : f32
+    linalg.yield %e : f32
+  } -> tensor<4x8xf32>
+  return %p#2, %w : tensor<4xf32>, tensor<4x8xf32>
+}

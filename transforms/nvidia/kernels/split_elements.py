@@ -17,12 +17,13 @@ from __future__ import annotations
 from ....dialects import build
 from ....dialects.build import PARALLEL
 from ....dialects.mlir import ir
-from ....dialects.tiling.structured import all_parallel, indexing_maps, operand_loops
+from ....dialects.tiling.structured import all_parallel, dim_position, indexing_maps, operand_loops
 from ....dialects.tiling.tensor_ops import reassociation
 from ...copying import with_operands
 from ...linear import DYNAMIC
 from ...reshapes import reshape
 from ...rewriting import defining_op, ops_in
+from ..axes import is_first
 
 
 def split_elements(expand: ir.Operation) -> list[ir.Operation]:
@@ -42,10 +43,12 @@ def split_elements(expand: ir.Operation) -> list[ir.Operation]:
         sizes = build.mixed_sizes(init)
         values = []
         for value, own in zip(operands, loops, strict=True):
-            if isinstance(value.type, ir.RankedTensorType) and any(len(split_loops[d]) > 1 for d in own):
+            if isinstance(value.type, ir.RankedTensorType) and any(
+                len(split_loops[d]) > 1 for d in own if d is not None
+            ):
                 known = build.mixed_sizes(value)
                 parts = [
-                    [shape[e] for e in split_loops[d]] if len(split_loops[d]) > 1 else [size]
+                    [size] if d is None or len(split_loops[d]) == 1 else [shape[e] for e in split_loops[d]]
                     for d, size in zip(own, known, strict=True)
                 ]
                 value = reshape(value, parts, expand=True)
@@ -56,7 +59,10 @@ def split_elements(expand: ir.Operation) -> list[ir.Operation]:
             for group, size in zip(groups, sizes, strict=True)
             for size in ([shape[e] for e in group] if len(group) > 1 else [size])
         ]
-        maps = [build.projection(len(shape), [e for d in own for e in split_loops[d]]) for own in (*loops, of_result)]
+        first = ir.AffineExpr.get_constant(0)
+        places = {d: [ir.AffineExpr.get_dim(e) for e in group] for d, group in split_loops.items()}
+        at = ([e for d in own for e in places.get(d, [first])] for own in (*loops, of_result))
+        maps = [ir.AffineMap.get(len(shape), 0, found) for found in at]
         kinds = build.iterator_array([PARALLEL] * len(shape))
         new = with_operands(maker, values, [build.empty(of_all, init.type.element_type)], maps, kinds)
     expand.results[0].replace_all_uses_with(new.results[0])
@@ -66,11 +72,12 @@ def split_elements(expand: ir.Operation) -> list[ir.Operation]:
 
 
 def _can_be_split(op: ir.Operation) -> bool:
-    """Whether an op computes one tensor by element, of tensors that it reads along their dimensions, which it has for
-    itself; and of no places."""
+    """Whether an op computes one tensor by element, which it has for itself, of tensors that it reads along their
+    dimensions, or at the only place of one that has one element; and of no places."""
     if op.name != "linalg.generic" or not all_parallel(op) or len(op.results) != 1 or ops_in(op, "linalg.index"):
         return False
     if len(list(op.results[0].uses)) != 1 or list(op.regions[0].blocks[0].arguments[len(op.operands) - 1].uses):
         return False
-    direct = all(None not in loops for loops in operand_loops(op))
-    return direct and indexing_maps(op)[-1].is_permutation
+    *of_operands, of_result = indexing_maps(op)
+    direct = all(dim_position(e) is not None or is_first(e) for m in of_operands for e in m.results)
+    return direct and of_result.is_permutation
