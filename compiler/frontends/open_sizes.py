@@ -52,13 +52,18 @@ def settle(module: ir.Module) -> None:
     """Replaces what is computed of sizes by what is known of it, in place."""
     if not any(op.name == "tensor.dim" for op in ops(module)):
         return
-    while sum(_look_up(op) for op in ops(module) if op.name == "tensor.extract"):
-        run(module, TIDY, "")  # at places that are numbers then, others can be looked up
+    look_up(module)
     for op in ops(module):  # in their order: the later ones are told of what the earlier ones became
         if op.name in ("arith.cmpi", "arith.select", "arith.divsi", "arith.maxsi", "arith.maxui"):
             with ir.InsertionPoint(op), op.location:
                 _replace(op, _settled(op))
     run(module, TIDY, "")
+
+
+def look_up(module: ir.Module) -> None:
+    """Replaces elements of lists outside of all bodies by what they are, in place."""
+    while sum(_look_up(op) for op in ops(module) if op.name == "tensor.extract"):
+        run(module, TIDY, "")  # at places that are numbers then, others can be looked up
 
 
 def _look_up(extract: ir.Operation) -> bool:

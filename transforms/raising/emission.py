@@ -167,7 +167,9 @@ class Emitter:
         return self._reshaped.get(found, found.tensor), found.vars
 
     def element_access(self, element: Expr) -> Access:
-        found = best_access(self.tracer.aliases.get(element, [element]), self.tracer.parts)
+        # Before a reshape it may have been read along a dimension of one element, which is none of an expression of it.
+        equal = [e for e in self.tracer.aliases.get(element, [element]) if e.vars <= element.vars]
+        found = best_access(equal, self.tracer.parts)
         if found is None:
             raise Unreadable(f"a reshape of '{_owner_name(element)}' cannot be taken apart")
         return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .expressions import Expr
 from .normalised import is_normalised
@@ -35,6 +35,10 @@ class Inner:
         """`expr` with what `by` gives in place of each softmax."""
         softmaxes = dict(self.found)
         return tracer.make.rewritten(expr, lambda n: by(softmaxes[n]) if n in softmaxes else None)
+
+    def rewritten(self, by: Callable[[Expr], Expr]) -> Inner:
+        """Of expressions that `by` rewrites."""
+        return Inner(tuple((by(e), replace(softmax, scores=by(softmax.scores))) for e, softmax in self.found))
 
     def without(self, tracer: Tracer, expr: Expr) -> Expr:
         """`expr` of scores in place of their softmaxes."""

@@ -52,11 +52,16 @@ class _Joining:
         def rewritten(e: Expr) -> Expr:
             return self.make.rewritten(e, lambda n: stand_in if n is given.scores.element else self._replaced(n))
 
-        weights = tuple(rewritten(w) for w in given.softmax.weights)
+        softmax = given.softmax
         return dataclasses.replace(
             given,
             k=(self.key,),
-            softmax=dataclasses.replace(given.softmax, scores=rewritten(given.softmax.scores), weights=weights),
+            softmax=dataclasses.replace(
+                softmax,
+                scores=rewritten(softmax.scores),
+                weights=tuple(map(rewritten, softmax.weights)),
+                inner=softmax.inner and softmax.inner.rewritten(rewritten),
+            ),
             scores=dataclasses.replace(given.scores, element=stand_in),
             keys=self._operand(given.keys),
             values=self._operand(given.values),

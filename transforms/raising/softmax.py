@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from .expressions import Expr
 from .guards import maximum_of, tells_masked
 from .indices import Index, combined
 from .loops import extents
+from .low_numbers import brought_closer
 from .own_sums import OwnSum, own_sums
 from .quotients import (
     OEQ,
@@ -292,7 +294,7 @@ def logarithm(
     `ready`: a softmax, what it is of, and what it has beside that.
     """
     make = tracer.make
-    total: Expr | None = None
+    terms: list[Expr] = []
     masks: list[Expr] = []
     for f in factors:
         if ready is not None and f is ready[0]:
@@ -308,9 +310,10 @@ def logarithm(
             term = make.op("math.log", (f,))
         else:
             raise NearMiss("what is normalised is no product of exponentials, masks and what is never negative")
-        term = unshifted(tracer, term, k, is_statistic)
-        total = term if total is None else make.add(total, term)
-    assert total is not None
+        terms.append(unshifted(tracer, term, k, is_statistic))
+    if len(terms) > 1:
+        terms = [brought_closer(tracer, term) for term in terms]
+    total = functools.reduce(make.add, (make.mul(term, make.const(float(n))) for term, n in Counter(terms).items()))
     for mask in masks:
         total = make.op("arith.select", (mask, total, make.const(-math.inf)))
     return total
@@ -319,6 +322,12 @@ def logarithm(
 def unshifted(tracer: Tracer, expr: Expr, k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """`expr` without the additive terms that are statistics of its row, such as the maximum."""
     make = tracer.make
+
+    def parts(*given: Expr) -> list[Expr]:
+        """What is left of them, to be computed with."""
+        left = [rest(e) for e in given]
+        is_shifted = any(e is not was for e, was in zip(left, given, strict=True))
+        return [brought_closer(tracer, e) for e in left] if is_shifted else left
 
     @functools.cache  # terms may be shared
     def rest(e: Expr) -> Expr:
@@ -330,11 +339,12 @@ def unshifted(tracer: Tracer, expr: Expr, k: Keys, is_statistic: Callable[[Expr]
                 return rest(b)
             if e.name == "arith.subf" and is_statistic(a):
                 return make.op("arith.negf", (rest(b),))
-            return make.op(e.name, (rest(a), rest(b)))
+            return make.op(e.name, tuple(parts(a, b)))
         if e.name == "arith.mulf":
             for x, factor in (e.args, e.args[::-1]):
                 if not varies(factor, k) and not is_statistic(factor):
-                    return make.mul(rest(x), factor)
+                    (part,) = parts(x)
+                    return make.mul(part, factor)
         if e.name == "arith.select" and e.args[2].number == -math.inf:
             return make.op(e.name, (e.args[0], rest(e.args[1]), e.args[2]))
         if e.name == "arith.select" and e.args[1].number == -math.inf:

@@ -71,6 +71,7 @@ class Tracer:
         self.splittable: frozenset[Var] = frozenset()
         self.aliases: dict[Expr, list[Expr]] = {}
         self.parts: set[ir.Value] = set()  # of which gathers may read a part, from the first element on
+        self.closer: set[Expr] = set()  # constants that are results of `brought_closer`
         self._expanded: dict[Expr, Expr] = {}
 
     # One step.

@@ -22,6 +22,7 @@ from ...diagnostics import user_error
 from ..constants import compute_constants
 from ..control_flow import to_scf
 from ..lowering import check_lowered, first_line, ops, run
+from ..open_sizes import look_up
 from ..sequential import to_loops
 from ..sorting import by_rank
 from .complex import has_complex
@@ -59,6 +60,7 @@ def lower(traced: Any, name: str) -> ir.Module:
         if any("complex<" in str(r.type) for r in op.results):
             at = written(traced.jaxpr.jaxpr, has_complex) or place_of(op.location) or NOWHERE
             raise refusal("complex numbers in loops and branches are not supported", at)
+    look_up(module)  # places of slices, as in loops that were written out
     compute_constants(module)
     return module
 

@@ -31,19 +31,24 @@ def is_float(x: np.ndarray) -> bool:
 
 
 def evaluate(
-    model: onnx.ModelProto, inputs: Sequence[np.ndarray], is_wide: bool, results: Sequence[str] = ()
+    model: onnx.ModelProto,
+    inputs: Sequence[np.ndarray],
+    is_wide: bool,
+    results: Sequence[str] = (),
+    moved: Callable[[np.ndarray], np.ndarray] = lambda x: x,
 ) -> list[np.ndarray]:
-    """The outputs, or `results`: in float64 if `is_wide`, else in the model's types."""
+    """The outputs, or `results`: in float64 if `is_wide`, where `moved` may change what is computed, else in the
+    model's types."""
     values = dict(zip([value.name for value in model.graph.input], inputs, strict=True))
     values |= {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     if is_wide:
         values = {name: x.astype(float) if is_float(x) else x for name, x in values.items()}
     with np.errstate(all="ignore"):
-        _run(model.graph, values, is_wide)
+        _run(model.graph, values, is_wide, moved)
     return [values[name] for name in results or [value.name for value in model.graph.output]]
 
 
-def _run(graph: onnx.GraphProto, values: dict[str, np.ndarray], is_wide: bool) -> None:
+def _run(graph: onnx.GraphProto, values: dict[str, np.ndarray], is_wide: bool, moved: Callable) -> None:
     for node in graph.node:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         given = [values[name] if name else None for name in node.input]
@@ -51,16 +56,19 @@ def _run(graph: onnx.GraphProto, values: dict[str, np.ndarray], is_wide: bool) -
         if node.op_type == "If":
             body = attributes["then_branch" if given[0] else "else_branch"]
             inner = dict(values)
-            _run(body, inner, is_wide)
+            _run(body, inner, is_wide, moved)
             found: Any = inner[body.output[0].name]
         else:
             operands = [x.astype(np.float32) if x is not None and x.dtype in HALVES else x for x in given]
             found = OPERATORS[f"{node.domain}.{node.op_type}".removeprefix(".")](attributes, *operands)
+            if is_wide and node.op_type == "Cast" and is_float(found):
+                found = operands[0]  # in float64 nothing is rounded, as where frameworks are asked for the same
         found = found if isinstance(found, tuple) else (found,)
         for name, x in zip(node.output, map(np.asarray, found), strict=False):
             if is_float(x):
                 own = floats[0] if floats and node.op_type not in CONVERSIONS else x.dtype
                 x = x.astype(float if is_wide else own)
+                x = moved(x) if is_wide and floats and node.op_type not in CONVERSIONS else x
             values[name] = x
 
 

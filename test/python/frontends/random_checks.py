@@ -14,7 +14,7 @@ from gpu_modules import lowered, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ml_dtypes import finfo
-from random_source import DTYPES, F32, FLAVOURS, RandomSource, check_code, check_error
+from random_source import DTYPES, F32, FLAVOURS, RandomSource, check_code, check_error, off_by_rounding
 
 TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 ON_GPUS = {"program": {"dtypes": tuple(DTYPES)}, "arch": ["sm_90a", "sm_80"]}  # tensor cores have no f64 here
@@ -47,6 +47,10 @@ class Framework:
         """Without us, on the framework's arrays; or on numpy's, of float64."""
         raise NotImplementedError
 
+    def rounded_results(self, program: Any, args: Sequence[np.ndarray], by: float) -> list[np.ndarray]:
+        """In float64, with all that is computed off by roundings to `by`, where a framework has a way to it."""
+        return self.results(program, args)
+
     def array(self, x: Any) -> np.ndarray:
         """Of numpy."""
         return np.asarray(x)
@@ -60,14 +64,20 @@ class Framework:
         rng = np.random.default_rng(0)
         given = list(map(self.array, args))
         exact = list(map(wide, given))
-        noise = [float(finfo(x.dtype).eps) * (rng.random(x.shape) - 0.5) if is_float(x) else 0 for x in given]
-        moved = [np.asarray(x + x * n, x.dtype) for x, n in zip(exact, noise, strict=True)]
-        right, rounded, eager = (self.results(program, x) for x in (exact, moved, args))
-        for one, a, b, c in zip(found, right, rounded, eager, strict=True):
+        by = F32 if program.dtype != "f64" else float(np.finfo(float).eps)
+        rounded = []
+        for _ in range(3):
+            epsilons = [float(finfo(x.dtype).eps) if is_float(x) else 0 for x in given]
+            pairs = zip(exact, epsilons, strict=True)
+            moved = [off_by_rounding(x, rng.random(x.shape), epsilon) if epsilon else x for x, epsilon in pairs]
+            rounded.append(self.rounded_results(program, moved, by))
+        right, eager = self.results(program, exact), self.results(program, args)
+        for one, a, c, *b in zip(found, right, eager, *rounded, strict=True):
             one = np.asarray(one).astype(c.dtype) if is_wide else one
             assert one.shape == a.shape and one.dtype == c.dtype, f"{one.shape}, {one.dtype}\n{program!r}"
             own = 2 * float(finfo(one.dtype).eps) + (16 * F32 if program.dtype != "f64" else F32 / 4096)
-            check_error(*(x.astype(float) for x in (one, a, b, c)), own, program)
+            one, a, c, *b = (x.astype(float) for x in (one, a, c, *b))
+            check_error(one, a, b, c, own, program)
 
     def check_on_cpu(self, program: Any) -> None:
         kernel = self.compiled(program)

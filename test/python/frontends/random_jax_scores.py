@@ -334,7 +334,8 @@ class RandomJaxScores(RandomSource):
         self.say(self.choose((f"s = s + (k @ {u})[..., None, :]", f"s = s + jnp.expand_dims(q @ {u}, -1)")))
 
     def centred(self) -> None:
-        self.say(f"s = s - s.{self.choose(('mean', 'max'))}(-1, keepdims=True)")
+        what = self.choose(("mean", "max"))
+        self.say(f"s = s - s.{'max' if self.is_masked_with('finfo') else what}(-1, keepdims=True)")
 
     def halved(self) -> None:
         self.say("s = s.astype(q.dtype)")
@@ -411,6 +412,7 @@ class RandomJaxScores(RandomSource):
             "checkpoint": ["p = jax.checkpoint(jax.nn.softmax)(s)"],
         }
         kind = self.choose(("softmax", "softmax", "softmax", "sinks", *lines))
+        kind = "log" if kind == "lse" and self.is_masked_with("finfo") else kind
         if kind == "sinks":
             shape = [1 if d == "b" else self.size(d) for d in self.dims[:-2]]
             sink = self.argument("sink", (*shape, 1, 1), "small")

@@ -208,7 +208,9 @@ class RandomOnnxScores(RandomOnnxMasks):
         self.say(f"s = s + op.cast({term}, s.kind)")
 
     def centred(self) -> None:
-        self.say(f"s = s - op.{self.choose(('ReduceMean', 'ReduceMax'))}(s, axes=[-1], keepdims=1)")
+        what = self.choose(("ReduceMean", "ReduceMax"))
+        what = "ReduceMax" if self.is_masked_with(str(self.least)) else what
+        self.say(f"s = s - op.{what}(s, axes=[-1], keepdims=1)")
 
     def halved(self) -> None:
         self.say("s = op.cast(s)")
@@ -230,6 +232,7 @@ class RandomOnnxScores(RandomOnnxMasks):
     def probabilities(self) -> None:
         kinds = ("softmax",) * 4 + ("wide", "axis", "turned", "shifted", "plain", "log", "lse", "one more", "sinks")
         kind = self.choose((*kinds, "no NaN", "sigmoid", "relu", "difference", "twice", "power", "exp"))
+        kind = "log" if kind == "lse" and self.is_masked_with(str(self.least)) else kind
         shifted = "e = op.Exp(s - op.ReduceMax(s, axes=[-1]))"
         count = str(self.number("t")) if self.knows_lengths else "op.cast(n, s.kind)"
         across = self.turned(f"op.Softmax({self.turned('s', self.rank)}, axis={self.rank - 2})", self.rank)

@@ -194,7 +194,8 @@ class RandomScores(RandomSource):
         self.say(self.choose((f"s = s + (k @ {u}).unsqueeze(-2)", f"s = s + (q @ {u}).unsqueeze(-1)")))
 
     def centred(self) -> None:
-        self.say(f"s = s - s.{self.choose(('mean', 'amax'))}(-1, keepdim=True)")
+        what = self.choose(("mean", "amax"))
+        self.say(f"s = s - s.{'amax' if self.is_masked_with('finfo') else what}(-1, keepdim=True)")
 
     def halved(self) -> None:
         self.say("s = s.to(q.dtype)")
@@ -226,6 +227,7 @@ class RandomScores(RandomSource):
                 *("sigmoid", "relu", "difference", "twice", "base two", "exp"),
             )
         )
+        kind = "log" if kind == "lse" and self.is_masked_with("finfo") else kind
         lines = {
             "softmax": ["p = s.softmax(-1)"],
             "wide": ["p = wider(s).softmax(-1)"],

@@ -50,6 +50,11 @@ def a_loop_over_heads(q, k, v):
     return lax.fori_loop(0, q.shape[1], write, jnp.zeros_like(q))
 
 
+def a_loop_over_shared_heads(q, k, v):
+    """The places of slices are computed of numbers: the loop is written out."""
+    return a_loop_over_heads(q, *(jnp.repeat(x, 2, axis=1) for x in (k, v)))
+
+
 def a_logarithm_that_is_returned(q, k, v):
     s = q @ k.mT / 4
     sums = jax.nn.logsumexp(s, -1, keepdims=True)
@@ -69,12 +74,20 @@ def shared_keys(x, w, u, w1):
     return jax.nn.dot_product_attention(*(t.swapaxes(-3, -2) for t in (q, k, k)), is_causal=True)
 
 
+def a_gate_of_single_keys(q, k, v, gate):
+    """It is read along the keys, where its own dimensions have one element each."""
+    s = q @ k.mT / 4
+    return ((softmax(s) - 0.4 * softmax(s / 2)) * gate) @ v
+
+
 CASES = {
     a_table_read_by_a_product: ((1, 4, 7, 64), (1, 4, 17, 64), (1, 4, 17, 64), (9,)),
     values_of_each_head_and_one_query: ((3, 4, 1, 64), (3, 2, 5, 64), (3, 2, 5, 8)),
     keys_that_are_returned: ((1, 2, 64), (1, 33, 64), (1, 33, 64)),
     a_loop_over_heads: ((2, 2, 33, 16), (2, 2, 17, 16), (2, 2, 17, 16)),
+    a_loop_over_shared_heads: ((1, 4, 2, 16), (1, 2, 7, 16), (1, 2, 7, 16)),
     a_logarithm_that_is_returned: ((2, 2, 33, 16), (2, 2, 2, 16), (2, 2, 2, 5)),
+    a_gate_of_single_keys: ((1, 1, 65, 32), (1, 1, 1, 32), (1, 1, 1, 8), (1, 1, 1, 1)),
     layer: ((2, 33, 16), (16, 16), (16, 1, 16), (16, 1, 16), (1, 16, 16), (16, 24)),
     shared_keys: ((1, 1, 384), (384, 384), (384,), (384, 128)),
 }

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+onnx = pytest.importorskip("onnx", reason="needs the extra attn_opt[onnx]")
 reference = pytest.importorskip("onnx.reference", reason="needs the extra attn_opt[onnx]")
 
 from attn_opt.compiler import compile  # noqa: E402
@@ -13,6 +14,7 @@ from hypothesis import assume, given, settings  # noqa: E402
 from onnx_numpy import evaluate  # noqa: E402
 from random_checks import TOO_SLOW, Framework  # noqa: E402
 from random_onnx import RandomOnnxProgram  # noqa: E402
+from random_source import off_by_rounding  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 
@@ -25,6 +27,10 @@ class Onnx(Framework):
 
     def results(self, program: RandomOnnxProgram, args: Sequence[np.ndarray]) -> list[np.ndarray]:
         return evaluate(program.model, args, is_wide=any(x.dtype == np.float64 for x in args))
+
+    def rounded_results(self, program: RandomOnnxProgram, args: Sequence[np.ndarray], by: float) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        return evaluate(program.model, args, is_wide=True, moved=lambda x: off_by_rounding(x, rng.random(x.shape), by))
 
     def operands(self, kernel: Any, args: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [*args, *kernel._weights]
@@ -45,6 +51,15 @@ def test_what_they_are_compared_with(program):
     names = [value.name for value in program.model.graph.input]
     found = reference.ReferenceEvaluator(program.model).run(None, dict(zip(names, args, strict=True)))
     ONNX.check_results(program, args, list(map(np.asarray, found)), is_wide=False)
+
+
+def test_float64_is_rounded_by_no_cast():
+    """Scores beside the least number of f16 are still told apart."""
+    make = onnx.helper.make_tensor_value_info
+    half = onnx.helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT16)
+    graph = onnx.helper.make_graph([half], "", [make("x", 1, [2])], [make("y", 10, [2])])
+    (found,) = evaluate(onnx.helper.make_model(graph), [np.float32([-65505, 1 / 3])], is_wide=True)
+    np.testing.assert_array_equal(found, np.float64(np.float32([-65505, 1 / 3])))
 
 
 @pytest.mark.slow

@@ -11,9 +11,29 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 from attn_opt.compiler import compile  # noqa: E402
 from random_checks import Framework, listed  # noqa: E402
 from random_programs import RandomProgram  # noqa: E402
-from random_source import DTYPES  # noqa: E402
+from random_source import DTYPES, off_by_rounding  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_map  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+class Rounding(TorchDispatchMode):
+    """What operators give in float64 is off by as much as roundings would have it."""
+
+    def __init__(self, epsilon: float):
+        super().__init__()
+        self.epsilon, self.generator = epsilon, torch.Generator().manual_seed(0)
+
+    def moved(self, x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.dtype != torch.float64:
+            return x
+        noise = torch.rand(x.shape, generator=self.generator, dtype=torch.float64)
+        return off_by_rounding(x, noise, self.epsilon)
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        found = operator(*args, **(kwargs or {}))
+        return found if operator.is_view or operator._schema.is_mutable else tree_map(self.moved, found)
 
 
 class Torch(Framework):
@@ -27,6 +47,10 @@ class Torch(Framework):
     def results(self, program: RandomProgram, args: Sequence[Any]) -> list[np.ndarray]:
         with torch.no_grad():
             return list(map(self.array, listed(program.function(*map(torch.as_tensor, args)))))
+
+    def rounded_results(self, program: RandomProgram, args: Sequence[np.ndarray], by: float) -> list[np.ndarray]:
+        with Rounding(by):
+            return self.results(program, args)
 
     def array(self, x: torch.Tensor) -> np.ndarray:
         return x.float().numpy().astype(DTYPES["bf16"]) if x.dtype == torch.bfloat16 else x.numpy()

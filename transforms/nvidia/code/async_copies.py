@@ -21,7 +21,7 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
     contiguous = vector_bytes if access.stride(inner) is not None else size
     lanes = 1 << (per_row - 1).bit_length()  # threads for a row; the last of them have nothing to do
     step = thread.threads // lanes
-    if step % 8 == 0 and tile.outer_size % step == 0:
+    if step > 0 and step % 8 == 0 and tile.outer_size % step == 0:
         with only_if(less(rem(thread.number, lanes), constant(i32(), per_row)) if lanes != per_row else None):
             _copy_columns(access, tile, thread, lanes, contiguous)
         return
