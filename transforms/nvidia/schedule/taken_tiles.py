@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -21,16 +19,16 @@ from ..launching import (
     new_kernel,
     relaunch,
     strided,
-    thread_of_block,
+    thread_number,
     update_type,
 )
 from ..marks import BLOCK_THREADS, IS_THERE
 from .tile_orders import Body, Digit, block_of, digits, grid_size, loops_of, reached, reaches_bounds
 
-ORDER_THREADS = 1024
 LARGEST = 3
 COUNTER, SORTED, NOTES = range(3)  # places of what is taken
-TILE, SIZE = range(2)  # rows of the order
+ORDER_BLOCKS, ORDER_THREADS = 32, 256
+ORDER_WARPS = ORDER_BLOCKS * ORDER_THREADS // WARP
 
 
 @dataclass
@@ -50,10 +48,10 @@ class AsTaken:
 
     What is taken last, others wait for: tiles with most to do should come first. But neighbours read the same keys,
     which go through memory once if they come one after the other. So the order is that of the grid, and only the last
-    tiles are sorted: as many as give each block the work of `LARGEST` ones. A kernel before this one, of one block,
-    sorts the numbers that bounds depend on (of batch entries and rows, say), by how many iterations the loops of their
-    tiles have (%order). Each stands for as many tiles as there are other numbers (heads), of which the last ones are
-    `SORTED`.
+    tiles are sorted: as many as give each block the work of `LARGEST` ones. A kernel before this one sorts the numbers
+    that bounds depend on (of batch entries and rows, say), by how many iterations the loops of their tiles have: a warp
+    for each number counts those that come before it (%order). Each number stands for as many tiles as there are other
+    ones (of heads), the last of which are `SORTED`.
     """
 
     number: ir.Value  # of the block
@@ -71,8 +69,8 @@ class AsTaken:
         kernel = block.owner.operation
         module, name = kernel.parent.operation, ir.StringAttr(kernel.attributes["sym_name"]).value
         word, many = ir.IntegerType.get_signless(32), ir.ShapedType.get_dynamic_size()
-        kinds = [ir.RankedTensorType.get([many], word), ir.RankedTensorType.get([SIZE + 1, many], word)]
-        taken, order = (block.add_argument(memory_type(kind, 1), kernel.location) for kind in kinds)
+        kind = ir.RankedTensorType.get([many], word)
+        taken, order = (block.add_argument(memory_type(kind, 1), kernel.location) for _ in range(2))
         update_type(kernel)
         arguments = list(block.arguments)
         threads = {BLOCK_THREADS: build.i64_attribute(ORDER_THREADS)}
@@ -88,10 +86,10 @@ class AsTaken:
         for launched in launches_of(kernel):
             with ir.InsertionPoint(launched), launched.location:
                 count = launched.operands[len(launched.operands) - 1]
-                sizes = [[arith.addi(count, build.index(NOTES))], [SIZE + 1, count]]
-                memory = [strided(allocate(kind, size), 1) for kind, size in zip(kinds, sizes, strict=True)]
-                operands = [*launched.operands, *memory]
-                launch(module, f"{name}_order", build.index(1), [operands[FIRST_ARGUMENT + i] for i in read])
+                sizes = (arith.addi(count, build.index(NOTES)), count)
+                operands = [*launched.operands, *(strided(allocate(kind, [size]), 1) for size in sizes)]
+                order_blocks = build.index(ORDER_BLOCKS)
+                launch(module, f"{name}_order", order_blocks, [operands[FIRST_ARGUMENT + i] for i in read])
                 relaunch(launched, operands)
         return AsTaken(number, depends, tiles, taken, order)
 
@@ -127,7 +125,7 @@ class AsTaken:
         behind = arith.subi(place, arith.muli(unsorted, split.own))
         is_sorted = arith.cmpi(arith.CmpIPredicate.sge, behind, build.index(0))
         behind = arith.maxsi(behind, build.index(0))
-        own = _load(self.order, build.index(TILE), arith.divui(behind, sorted_))
+        own = _load(self.order, arith.divui(behind, sorted_))
         other = arith.addi(unsorted, arith.remui(behind, sorted_))
         own = arith.select(is_sorted, own, arith.remui(place, split.own))
         return split.number(own, arith.select(is_sorted, other, arith.divui(place, split.own)))
@@ -171,19 +169,19 @@ class _Order:
     def emit(self, tiles: ir.Value, taken: ir.Value, order: ir.Value) -> None:
         tiles, taken, order = (self.values[v] for v in (tiles, taken, order))
         split = _Split(self.digits, dict(self.values), tiles)
-        count, thread, zero = split.own, thread_of_block(), build.index(0)
-        with _each(thread, count, ORDER_THREADS) as entry:
-            _store(self._size(split.number(entry, zero)), order, build.index(SIZE), entry)
-        ir.Operation.create("gpu.barrier")
+        thread, zero = thread_number(ORDER_THREADS), build.index(0)
         warp, lane = arith.divui(thread, build.index(WARP)), arith.remui(thread, build.index(WARP))
-        with _each(warp, count, ORDER_THREADS // WARP) as entry:
-            place, total, largest = self._compared(entry, lane, count, order)
-            _store(entry, order, build.index(TILE), place)
+        _, block = make_for([warp, split.own, build.index(ORDER_WARPS)])
+        with ir.InsertionPoint(block):
+            entry = block.arguments[0]
+            place, total, largest = self._compared(entry, lane, split)
+            _store(entry, order, place)
             with only_if(arith.cmpi(arith.CmpIPredicate.eq, entry, zero)):
                 work = arith.muli(largest, build.index(LARGEST * self.blocks))
                 needed = arith.addi(work, arith.subi(total, build.index(1)))
                 _store(arith.minsi(arith.divui(needed, total), split.others), taken, build.index(SORTED))
                 _store(zero, taken, build.index(COUNTER))
+            ir.Operation.create("scf.yield", [], [])
 
     def _size(self, number: ir.Value) -> ir.Value:
         """How many iterations a tile's loops have, as far as their bounds are computed from its number alone, and one
@@ -198,35 +196,25 @@ class _Order:
                 total = arith.addi(total, arith.divui(length, step))
         return total
 
-    @staticmethod
-    def _compared(entry: ir.Value, lane: ir.Value, count: ir.Value, order: ir.Value) -> list[ir.Value]:
+    def _compared(self, entry: ir.Value, lane: ir.Value, split: _Split) -> list[ir.Value]:
         """The place of an entry, the sum of all sizes, and the largest one: what a warp's lanes find together."""
-        own = _load(order, build.index(SIZE), entry)
-        zero, one, last = build.index(0), build.index(1), arith.subi(count, build.index(1))
-        loop, body = make_for([zero, count, build.index(WARP)], [zero, zero, zero])
+        zero, one, last = build.index(0), build.index(1), arith.subi(split.own, build.index(1))
+        own = self._size(split.number(entry, zero))
+        loop, body = make_for([zero, split.own, build.index(WARP)], [zero, zero, zero])
         with ir.InsertionPoint(body):
             first, place, total, largest = body.arguments
             other = arith.addi(first, lane)
-            is_one = arith.cmpi(arith.CmpIPredicate.ult, other, count)
-            size = arith.select(is_one, _load(order, build.index(SIZE), arith.minsi(other, last)), zero)
+            is_one = arith.cmpi(arith.CmpIPredicate.ult, other, split.own)
+            size = arith.select(is_one, self._size(split.number(arith.minsi(other, last), zero)), zero)
             is_before = arith.cmpi(arith.CmpIPredicate.ult, other, entry)
             same = arith.andi(is_before, arith.cmpi(arith.CmpIPredicate.eq, size, own))
             comes_before = arith.ori(same, arith.cmpi(arith.CmpIPredicate.ugt, size, own))
             place = arith.addi(place, arith.select(comes_before, one, zero))
             found = [place, arith.addi(total, size), arith.maxsi(largest, size)]
             ir.Operation.create("scf.yield", [], found)
-        word, index = order.type.element_type, ir.IndexType.get()
+        word, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
         parts = zip(loop.results, ("arith.addi", "arith.addi", "arith.maxsi"), strict=True)
         return [arith.index_cast(index, put_together(arith.index_cast(word, v), name, WARP)) for v, name in parts]
-
-
-@contextlib.contextmanager
-def _each(own: ir.Value, count: ir.Value, of: int) -> Iterator[ir.Value]:
-    """What is emitted within runs for every number below `count`; the `of` threads, or warps, of a block share them."""
-    _, block = make_for([own, count, build.index(of)])
-    with ir.InsertionPoint(block):
-        yield block.arguments[0]
-        ir.Operation.create("scf.yield", [], [])
 
 
 def _load(memory: ir.Value, *place: ir.Value) -> ir.Value:
