@@ -15,6 +15,7 @@ SHARED_MEMORY = {80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 10
 PTX_VERSION = {80: 70, 86: 71, 87: 74, 89: 78, 90: 78}
 HOPPER, HOPPER_PTX_VERSION = "sm_90a", 80  # with wgmma and the registers of warpgroups (CUDA 12.0)
 OWN_MATMULS = range(100, 120)  # have instructions for matmuls, several times as fast as mma.sync, that are not in use
+WARP = 32  # threads
 WARPS, ROWS = 4, 64  # of a warpgroup
 ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 RESERVED = 1024  # bytes of shared memory before a block's own

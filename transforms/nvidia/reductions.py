@@ -1,6 +1,7 @@
-"""The combiners of reductions that kernels know."""
+"""The combiners of reductions that kernels know, and what threads put together by them."""
 
 from ...dialects.mlir import ir
+from .architecture import WARP
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
@@ -14,6 +15,9 @@ NEUTRAL = {
     "arith.mulf": 1.0,
 }
 
+# What gpu.subgroup_reduce calls the combiners that it has other names for.
+KINDS = {"arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul"}
+
 # Of integers of 32 and 64 bits, which several threads can put together, too.
 INTEGERS = ("arith.addi", "arith.maxsi", "arith.minsi")
 
@@ -24,3 +28,17 @@ def neutral(combiner: str, kind: ir.Type) -> float:
         return NEUTRAL[combiner]
     greatest = (1 << (ir.IntegerType(kind).width - 1)) - 1
     return {"arith.addi": 0, "arith.maxsi": -greatest - 1, "arith.minsi": greatest}[combiner]
+
+
+def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:
+    """What so many threads have that stand side by side, of a warp or all of a block, in each of them."""
+    if threads == 1:
+        return part
+    kind = KINDS.get(combiner, combiner.removeprefix("arith."))
+    attributes: dict[str, ir.Attribute] = {"op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>")}
+    if threads > WARP:
+        attributes["uniform"] = ir.UnitAttr.get()
+        return ir.Operation.create("gpu.all_reduce", [part.type], [part], attributes, regions=1).result
+    i32 = ir.IntegerType.get_signless(32)
+    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, 1)}
+    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result

@@ -13,6 +13,7 @@ from ...rewriting import defining_op, make_for, only_if, ops_in, ops_of
 from ...slices import slice_offsets, slice_sizes
 from ...splats import is_constant_tensor
 from ..alignment import CHUNK
+from ..architecture import WARP
 from ..axes import DYNAMIC, kept_dims, source_indices
 from ..constants import constant_memory
 from ..elements import byte_width
@@ -28,8 +29,6 @@ from ..launching import (
     to_tensor,
 )
 from ..marks import COPY
-
-WARP = 32
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from ....dialects.mlir import arith, ir, scf
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...rewriting import only_if
 from ...splats import filled_with
+from ..architecture import WARP
 from ..launching import block_number, thread_number, thread_of_block
-from ..reductions import NEUTRAL
+from ..reductions import NEUTRAL, put_together
 from .lanes import Atom, Lanes, NotInLanes, spread
 from .producer_body import Elements, KernelArguments, ProducerBody, place_of, thread_count
 from .row_groups import COLUMN, RowGroup, summed
-from .row_lanes import WARP, combiner_of, put_together
+from .row_lanes import combiner_of
 
 MOST_THREADS = 1024
 MOST_ELEMENTS, MOST_PIECES = 32, 16  # of a row that a thread keeps in registers

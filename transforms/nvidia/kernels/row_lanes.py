@@ -21,18 +21,15 @@ from ...rewriting import defining_op
 from ...slices import slice_offsets
 from ...splats import filled_with, is_constant_tensor
 from ..alignment import CHUNK
+from ..architecture import WARP
 from ..axes import DYNAMIC, is_first, kept_dims
 from ..elements import byte_width
-from ..reductions import INTEGERS, NEUTRAL, neutral
+from ..reductions import INTEGERS, NEUTRAL, neutral, put_together
 
-WARP = 32
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
 FEW_RESULTS = 4096  # which threads of their own would keep few multiprocessors busy
 THREADS = FEW_RESULTS * WARP  # that keep all of them busy
 LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all of the lines that they touch
-
-# What gpu.subgroup_reduce calls the combiners.
-KINDS = {"arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul"}
 
 
 @dataclass(frozen=True)
@@ -56,20 +53,6 @@ class RowLanes:
         """The sums of what the threads of a row have, in all of them."""
         pairs = zip(parts, self.combiners, strict=True)
         return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
-
-
-def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:
-    """What so many threads have that stand side by side, of a warp or all of a block, in each of them."""
-    if threads == 1:
-        return part
-    kind = KINDS.get(combiner, combiner.removeprefix("arith."))
-    attributes: dict[str, ir.Attribute] = {"op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>")}
-    if threads > WARP:
-        attributes["uniform"] = ir.UnitAttr.get()
-        return ir.Operation.create("gpu.all_reduce", [part.type], [part], attributes, regions=1).result
-    i32 = ir.IntegerType.get_signless(32)
-    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, 1)}
-    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result
 
 
 def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:

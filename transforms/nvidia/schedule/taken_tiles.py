@@ -9,7 +9,7 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import ShareOp, TakeOp, dims_of, parts_of
 from ...copying import copy_needed
 from ...rewriting import Values, make_for, make_while, only_if, ops_of
-from ..kernels.row_lanes import WARP, put_together
+from ..architecture import WARP
 from ..launching import (
     FIRST_ARGUMENT,
     allocate,
@@ -23,6 +23,7 @@ from ..launching import (
     update_type,
 )
 from ..marks import BLOCK_THREADS, IS_THERE
+from ..reductions import put_together
 from .tile_orders import Body, Digit, block_of, digits, grid_size, loops_of, reached, reaches_bounds
 
 LARGEST = 3
