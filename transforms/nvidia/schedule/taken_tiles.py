@@ -178,7 +178,8 @@ class _Order:
             place, total, largest = self._compared(entry, lane, split)
             _store(entry, order, place)
             with only_if(arith.cmpi(arith.CmpIPredicate.eq, entry, zero)):
-                work = arith.muli(largest, build.index(LARGEST * self.blocks))
+                blocks = arith.minsi(tiles, build.index(self.blocks))
+                work = arith.muli(largest, arith.muli(blocks, build.index(LARGEST)))
                 needed = arith.addi(work, arith.subi(total, build.index(1)))
                 _store(arith.minsi(arith.divui(needed, total), split.others), taken, build.index(SORTED))
                 _store(zero, taken, build.index(COUNTER))
