@@ -169,8 +169,10 @@ class StructuredTiling(Tiling):
         return iterator_types(self.op)
 
     def domain(self, builder: TileBuilder) -> list[Index]:
+        """Of several sizes, none of them static, a result's comes first: tiles have to cover all of it."""
         extents: list[Index | None] = [None] * self.maps[0].n_dims
-        for operand, m in zip(self.op.operands, self.maps, strict=True):
+        operands = list(zip(self.op.operands, self.maps, strict=True))
+        for operand, m in (*operands[self.first_init :], *operands[: self.first_init]):
             for d, expression in enumerate(m.results):
                 loop = dim_position(expression)
                 extent = None if loop is None else extents[loop]

@@ -30,9 +30,9 @@ def graph(element, b, m, n, k, left="mk", right="kn", is_open=False):
     of = lambda dims, domain: f"affine_map<({', '.join(domain)}) -> ({', '.join(dims)})>"  # noqa: E731
     parallel = ", ".join(['"parallel"'] * len(out))
     a, w, c, s, y = kind(left, element), kind(right, element), kind("n", "f32"), kind(out, "f32"), kind(out, element)
-    counts = "".join(
-        f"%c{i} = arith.constant {(left if d in left else right).index(d)} : index\n"
-        f"%s{i} = tensor.dim %{'a' if d in left else 'w'}, %c{i} : {a if d in left else w}\n"
+    counts = "".join(  # a batch's is the second operand's, where loops may have the first one's
+        f"%c{i} = arith.constant {(right if d in right else left).index(d)} : index\n"
+        f"%s{i} = tensor.dim %{'w' if d in right else 'a'}, %c{i} : {w if d in right else a}\n"
         for i, d in enumerate(out)
     )
     dynamic = ", ".join(f"%s{i}" for i in range(len(out))) if is_open else ""

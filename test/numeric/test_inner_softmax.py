@@ -98,13 +98,22 @@ def test_on_gpus(function, kind, renormalised, arch):
     assert compile(text, target="nvidia", arch=arch).ir("ptx").count("ex2") > 1
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("arch", ["", "sm_90a", "sm_80"])
 def test_scores_of_both_loops_are_the_same_numbers(arch):
-    """Where one key has all the weight, that is 1, however large its score."""
-    _, text, _, (q, k, v) = case("squares", "f32", SIZES | {"m": 40, "k": 70})
+    """Where one key has all the weight, that is 1, however large its score, a product that is rounded."""
+    graph = Graph("f32", SIZES | {"m": 40, "k": 70})
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    factors = graph.argument("t", "m")
+    s = graph.elementwise(
+        "scaled", "hmk", [(graph.scores("s", q, k), "hmk"), (factors, "m")], ["%r = arith.mulf %in0, %in1 : f32"]
+    )
+    w = graph.elementwise("w", "hmk", [(graph.softmax("p", s), "hmk")], FUNCTIONS["squares"][0])
+    text, (q, k, v, factors) = graph.text(w, v), graph.inputs()
     k /= np.linalg.norm(k, axis=-1, keepdims=True)
     q[:] = 2000 * k[:, :40]
-    (found,) = run_module(text, [q, k, v], arch=arch)
+    factors[:] = 1 + abs(factors)
+    inputs = [q, k, v, factors]
+    found = run_module(text, inputs, arch=arch)[0] if arch else compile(text, threads=1)(*inputs)
     np.testing.assert_allclose(found, v[:, :40], rtol=1e-6, atol=1e-6)
 
 

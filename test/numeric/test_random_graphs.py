@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, compile, pass_manager
+from attn_opt.compiler import compile, pass_manager
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
@@ -94,11 +94,7 @@ def test_compiled(graph):
 @settings(max_examples=60, **TOO_SLOW)
 def test_compiled_for_gpus(graph, arch):
     """Run without a GPU at the level of tiles, attention that no kernel can be made of, too."""
-    try:
-        kernel = compile(graph.text, target="nvidia", arch=arch)
-    except CompileError as error:
-        assert "the tiles of a result do not cover all of it" in str(error) or "no constant bound" in str(error)
-        return
+    kernel = compile(graph.text, target="nvidia", arch=arch)
     module = lowered(kernel.ir("fused"), is_fused=True, arch=arch)
     wide = [x if x.dtype.kind in "biu" else np.asarray(x, float) for x in graph.inputs]
     check(run(module, wide, "attention"), graph, max(COMPILED[graph.element], COMPILED[graph.wide]))

@@ -156,3 +156,18 @@ def test_matmuls_of_halves_are_tiled(spec, dtype):
     wanted = np.einsum(spec, *(x.astype(np.float64) for x in args))
     error = 2.0**-8 if dtype == BF16 else 2.0**-11
     np.testing.assert_allclose(found, wanted, rtol=1.01 * error, atol=1e-4)
+
+
+def test_a_single_score_less_its_logarithm_is_nothing():
+    """Both are rounded, or neither: the logarithm is stored."""
+
+    def function(x):
+        s = jnp.where(jnp.arange(x.shape[-1]) < 1, x * 1.7, -jnp.inf)
+        sums = jax.nn.logsumexp(s, -1, keepdims=True)
+        return jnp.exp(s - sums) ** 2, sums
+
+    x = (np.random.default_rng(0).standard_normal((5, 65)) * 9).astype(BF16)
+    kernel = compile(function, (x,), target="nvidia", arch="sm_90a")
+    module = lowered(kernel.ir("fused"), is_fused=True, arch="sm_90a")
+    squares, _ = run(module, [*kernel.program.constants, x.astype(np.float32)])
+    np.testing.assert_array_equal(squares, np.broadcast_to(np.arange(65) < 1, (5, 65)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
+from ...graph import dependents
 from ...rewriting import defining_op
 from .. import pairs
 from ..marks import ROUNDED_FIRST
@@ -13,6 +14,7 @@ from ..structured import Structured
 
 Point = tuple[int, ...]
 FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
+EXPONENTIALS = ("math.exp", "math.exp2")
 ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 
@@ -82,13 +84,20 @@ class BodyEvaluator:
         return self._planned
 
     def _fused_products(self) -> list[ir.Operation]:
-        """The products whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma."""
+        """The products whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma.
+
+        Not where an exponential is taken of the difference: what is subtracted may be the maximum that other loops
+        found of such products, which were rounded. Then the largest less itself is 0, not what its rounding left.
+        """
         products: list[ir.Operation] = []
         for inner in self.op.body_ops:
             if inner.name in ("arith.mulf", "pair.product") and ROUNDED_FIRST not in inner.attributes:
                 uses = list(inner.results[0].uses)
-                if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
-                    other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
+                user = uses[0].owner.operation if len(uses) == 1 else None
+                if user is not None and (user.name, uses[0].operand_number) in FUSED:
+                    other = user.operands[1 - uses[0].operand_number]
+                    if user.name == "arith.subf" and any(o.name in EXPONENTIALS for o in dependents(user)):
+                        continue
                     if not any(other == p.results[0] for p in products):  # a·b + c·d: fuse one
                         products.append(inner)
         return products

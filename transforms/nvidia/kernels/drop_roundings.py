@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
+from ...graph import operands_with_captures
 from ...passes import Pass
 from ...rewriting import ops_in
 from ..marks import ROUNDED
@@ -24,8 +25,9 @@ class DropRoundings(Pass):
       becomes
         gpu.func @f_0(…) { … %s = addf %a, %b ; %e = exp %s ; memref.store %e … }
 
-    if no other kernel computes number 1. What is stored stays rounded where the kernel itself reads it, too. For each
-    element that a thread has of a matmul's tile, two instructions less.
+    if no other kernel computes number 1. What is stored stays rounded where the kernel itself reads it, too, and with
+    it what it is computed of, if that is read again: a row's log Σ exp(s) with one key is its score, as rounded as the
+    other. For each element that a thread has of a matmul's tile, two instructions less.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -38,11 +40,28 @@ class DropRoundings(Pass):
                         number = ir.IntegerAttr(inner.attributes[ROUNDED]).value
                         made[number].append(inner)
                         kernels[number].add(kernel)
-            for number, ops in made.items():
-                readers = {reader.name in STORES for one in ops for reader in _readers(one, set())}
-                if len(kernels[number]) == 1 and len(readers) < 2:
-                    for one in ops:
-                        del one.attributes[ROUNDED]
+            readers = {n: {r for one in ops for r in _readers(one, set())} for n, ops in made.items()}
+            stay = {n for n in made if len(kernels[n]) > 1 or len({r.name in STORES for r in readers[n]}) > 1}
+            for one in _computed_of([one for number in stay for one in made[number]]):
+                if ROUNDED in one.attributes:
+                    number = ir.IntegerAttr(one.attributes[ROUNDED]).value
+                    if len(readers[number]) > 1:
+                        stay.add(number)
+            for one in (one for number, ops in made.items() if number not in stay for one in ops):
+                del one.attributes[ROUNDED]
+
+
+def _computed_of(ops: list[ir.Operation]) -> set[ir.Operation]:
+    """The ops, and all of their kernels that they are computed of."""
+    found, pending = set(ops), list(ops)
+    while pending:
+        for value in operands_with_captures(pending.pop()):
+            owner = value.owner
+            maker = (owner.owner if isinstance(owner, ir.Block) else owner).operation  # what gives a region arguments
+            if maker not in found and maker.name != "gpu.func":
+                found.add(maker)
+                pending.append(maker)
+    return found
 
 
 def _readers(op: ir.Operation, seen: set[ir.Value]) -> Iterator[ir.Operation]:
