@@ -34,7 +34,7 @@ class CompileError(DiagnosedError):
 def load(path: str | os.PathLike[str]) -> Kernel:
     """The kernel that `Kernel.save` wrote; needs neither the bindings nor the graph. Raises CompileError."""
     try:
-        with open(path, "rb") as file:  # which need not have an end if it is no kernel
+        with open(os.fspath(path), "rb") as file:  # which need not have an end if it is no kernel
             data = file.read(len(MAGIC))
             compiled = unpacked(data + file.read() if data == MAGIC else data)
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:

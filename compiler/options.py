@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..transforms.limits import MOST_PARTS
+from ..transforms.limits import MOST_MULTIPROCESSORS, MOST_PARTS
 from . import env
 from .diagnostics import Listener, user_error
 
@@ -78,13 +78,15 @@ class Options:
         if not _is_count(self.stages):
             raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
         for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "must_fuse", "autotune"):
-            if getattr(self, name) not in (True, False):
-                raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value not in (0, 1):
+                raise user_error(f"{name} must be True or False, but is {value!r}")
         if self.arch is not None and not isinstance(self.arch, str):
             raise user_error(f"arch must be a GPU's architecture, such as 'sm_90a', but is {self.arch!r}")
         count = self.multiprocessors
-        if count is not None and not (_is_count(count) and count > 0):
-            raise user_error(f"multiprocessors must be a positive integer, but is {count!r}")
+        if count is not None and not (_is_count(count) and 0 < count <= MOST_MULTIPROCESSORS):
+            most = f"at most {MOST_MULTIPROCESSORS}"
+            raise user_error(f"multiprocessors must be a positive integer, {most}, but is {count!r}")
         threads = self.threads
         if threads is not None and not (_is_count(threads) and 1 <= threads <= env.MOST_THREADS):
             raise user_error(f"threads must be a positive integer, at most {env.MOST_THREADS}, but is {threads!r}")

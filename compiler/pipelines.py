@@ -6,7 +6,7 @@ from typing import Any
 
 from ..transforms.cpu.matrix_unit import has_tiles
 from ..transforms.host import can_multiply_tiles, matrix_unit
-from ..transforms.limits import MOST_PARTS
+from ..transforms.limits import MOST_MULTIPROCESSORS, MOST_PARTS
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .env import MOST_THREADS
 from .pass_options import option_values
@@ -44,7 +44,6 @@ DEALLOCATION = [
     f"canonicalize{ONCE}",
 ]
 STAGES = 0  # by rule
-ANY = 2**63 - 1  # the most that an option may be which has no limit
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 BUSY_ROWS = 64  # and more, and a block computes for longer than it reads keys and values
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
@@ -274,7 +273,7 @@ def nvidia(
     the first do without a maximum, and few tiles are computed twice; `stages`: tiles of keys, and as many of values,
     that shared memory holds.
     """
-    _check_counts(parts=(parts, 0, MOST_PARTS), multiprocessors=(multiprocessors, 1, ANY))
+    _check_counts(parts=(parts, 0, MOST_PARTS), multiprocessors=(multiprocessors, 1, MOST_MULTIPROCESSORS))
     of = architecture(arch)
     copy_engine = copy_engine and of.is_hopper and not any_strides
     by_threads = f"any-strides={int(any_strides)} multiprocessors={multiprocessors}"

@@ -14,13 +14,14 @@ def verifier(check: Callable[[ir.OpView], None]) -> Callable[[ir.Operation], boo
 
     def verify(op: ir.Operation) -> bool:
         view = op.opview if isinstance(op, ir.Operation) else op
-        try:
-            expect_declared(view)
-            check(view)
-        except VerificationError as error:
-            name = getattr(type(view), "assembly_name", view.operation.name)
-            view.operation.location.emit_error(f"'{name}' op {error}")
-            return False
+        with view.operation.context:  # upstream verifies what it prints, too, wherever that is
+            try:
+                expect_declared(view)
+                check(view)
+            except VerificationError as error:
+                name = getattr(type(view), "assembly_name", view.operation.name)
+                view.operation.location.emit_error(f"'{name}' op {error}")
+                return False
         return True
 
     return verify

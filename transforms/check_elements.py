@@ -1,9 +1,11 @@
 """The pass ``check-elements``."""
 
+import math
 from dataclasses import dataclass
 
 from ..dialects.float8 import FORMATS
 from ..dialects.mlir import ir
+from .limits import MOST_LANES
 from .passes import Pass, PassError
 from .rewriting import ops_in
 
@@ -20,7 +22,8 @@ class CheckElements(Pass):
 
     Of integers of other widths than memory has, a vector is packed and an array is not: reading one as the other would
     give wrong numbers without a word. Other floats, complex numbers and integers with a sign in their type have no
-    instructions, or no lowering upstream. An argument that is not used may have a sign in its type.
+    instructions, or no lowering upstream. An argument that is not used may have a sign in its type. Vectors are made of
+    registers: with more than 16384 elements LLVM takes minutes.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -29,6 +32,8 @@ class CheckElements(Pass):
         def check(kind: ir.Type, place: ir.Location | ir.Operation, is_used: bool = True) -> None:
             if kind in checked:
                 return
+            if isinstance(kind, ir.VectorType) and math.prod(kind.shape) > MOST_LANES:
+                raise PassError(f"{kind} has more than {MOST_LANES} elements: use a tensor, or smaller vectors", place)
             if advice := _advice(kind, is_used):
                 of = f", the elements of {kind}" if isinstance(kind, ir.ShapedType) else ""
                 raise PassError(f"no code is made for {_element(kind)}{of}: {advice}", place)

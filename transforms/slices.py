@@ -69,6 +69,8 @@ def extract(
     kind: ir.Type, source: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size], strides: Sequence[Size]
 ) -> ir.Value:
     (o, so), (s, ss), (t, st) = split(offsets), split(sizes), split(strides)
+    if 0 in ss:  # upstream knows no place where a slice of an empty tensor could start
+        return ir.Operation.create("tensor.empty", [kind], s).result
     return tensor.ExtractSliceOp(kind, source, o, s, t, so, ss, st).result
 
 

@@ -47,7 +47,8 @@ def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed:
 
 def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
     concrete = [size or 0 for size in shape]
-    if math.prod(concrete) * kind.dtype.itemsize > sys.maxsize:  # numpy's error is not about memory
+    # numpy's error is not about memory. It counts sizes of 0 as 1, and random numbers are of 64 bits at first.
+    if math.prod(size or 1 for size in concrete) * 8 > sys.maxsize:
         raise MemoryError
     if kind.dtype == np.bool_:
         return generator.random(concrete) < 0.75

@@ -1,6 +1,5 @@
 """``attn-opt``: reads MLIR, runs passes on it (ours and upstream's), prints MLIR. An mlir-opt in all respects."""
 
-import bisect
 import contextlib
 import dataclasses
 import re
@@ -23,6 +22,7 @@ from . import streams
 from .attn_opt_options import HELP, Options, parse_options
 from .exit_status import ends_on_request, exit_status
 from .isolation import Crash, Progress, crashes, isolated
+from .parser_crash import parser_crash
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -142,21 +142,9 @@ class Job:
                 pipeline, _, text = file.read().partition("\n")
             report_bug(Bug(f"{pipeline} crashed: {crash}", pipeline, text), "attn-opt", self.printer.stream)
             return 1
-        lines = self.chunks[number].split("\n")
-        # The parser stops with an error at the end of a text that is cut off, or crashes before.
-        first = bisect.bisect_left(range(len(lines)), True, key=lambda end: self._crashes_on(lines[: end + 1]))
-        line = lines[min(first, len(lines) - 1)]
-        column = len(line) - len(line.lstrip()) + 1
-        message = f"upstream's parser crashes on this line ({crash}): it is malformed, or upstream has a bug"
-        self.printer(Diagnostic("error", self.name, first + 1, column, message))
+        found = parser_crash(self.chunks[number], self.name, crash, self._context)
+        self.printer(found or Diagnostic("error", self.name, 0, 0, f"reading it crashed: {crash}"))
         return 1
-
-    def _crashes_on(self, lines: list[str]) -> bool:
-        def parse() -> None:
-            with self._context():
-                parse_module("\n".join(lines), self.name)
-
-        return crashes(parse)
 
     def _write_ir_before(self, number: int, stage: int, path: str) -> None:
         with self._context(), open(path, "w", encoding="utf-8") as file:

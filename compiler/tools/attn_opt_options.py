@@ -21,7 +21,7 @@ the order they are given. The exit status is 1 if anything failed.
 
 examples:
   attn-opt attention.mlir --fuse-attention="tile-sizes=4,0,8 tile-interchange=2,1,0"
-  attn-opt attention.mlir --transform-interpreter --canonicalize --cse -o fused.mlir
+  attn-opt multihead_attention.mlir --transform-interpreter --canonicalize --cse -o fused.mlir
   attn-opt attention.mlir --pass-pipeline="builtin.module(fuse-attention,func.func(linalg-generalize-named-ops),cse)"
   attn-opt attention.mlir --fuse-attention --lower-to=cpu --dump-stages stages/
 

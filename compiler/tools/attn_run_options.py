@@ -27,8 +27,8 @@ stored as uint16 and uint8, the bits of the elements (ml_dtypes: array.view("uin
 examples:
   attn-run examples/attention.mlir
   attn-run examples/attention.mlir --print-ir fused --bench
-  attn-run graph.mlir --fuse none --inputs q.npy k.npy v.npy --outputs o.npy
-  attn-run dynamic.mlir --dim 0.1=1024 --dim 1.1=2048 --tile-sizes 4,0,8 --tile-interchange 2,1,0
+  attn-run examples/attention.mlir --fuse none --inputs q.npy k.npy v.npy --outputs o.npy
+  attn-run examples/causal_attention.mlir --dim 0.0=1024 --dim 1.0=2048 --tile-sizes 4,0,8 --tile-interchange 2,1,0
 """
 
 

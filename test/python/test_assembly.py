@@ -35,6 +35,14 @@ def test_parse_gives_a_module_with_located_ops(context):
     assert str(module.body.operations[0].regions[0].blocks[0].arguments[1].location) == 'loc("given/name.mlir":1:33)'
 
 
+def test_ops_of_ours_are_printed_without_a_current_context():
+    """Upstream verifies what it prints, and our verifiers make types to compare with."""
+    text = "func.func @f(%x: f32) {\n  %word = pair.pack %x, %x : (f32, f32) -> (i32)\n  return\n}"
+    with make_context():
+        module = parse_module(text, "f.mlir")
+    assert "pair.pack" in print_module(module)
+
+
 def test_print_in_custom_and_generic_form(context):
     module = parse_module(DIAG, "f.mlir")
     assert "linalg_ext.diag {tag} ins(%arg0 : tensor<3xf32>) outs(" in print_module(module)

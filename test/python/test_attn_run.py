@@ -174,6 +174,7 @@ def test_a_failing_check_exits_with_1():
         ([ATTENTION, "--dim", "7.0=3"], "has no such dimension"),
         ([CAUSAL, "--dim", f"0.0={2**63}"], "expects ARGUMENT.DIMENSION=SIZE or SIZE"),
         ([CAUSAL, "--dim", f"0.0={2**62}"], "not enough memory"),
+        ([ROOT / "test" / "transforms" / "check-sizes.mlir", "--entry", "argument"], "not enough memory"),
         ([ATTENTION, "--tolerance", "nan"], "--tolerance: expects a number, 0 or more, but found 'nan'"),
         ([ATTENTION, "--dim", "0=3"], "expects ARGUMENT.DIMENSION=SIZE or SIZE"),
         ([ATTENTION, "--dim", "0.0=3"], "cannot be"),
@@ -194,6 +195,13 @@ def test_a_mistake_of_a_process():
     done = as_process("missing.mlir")
     assert done.returncode == 1
     assert done.stderr.strip() == "missing.mlir: error: cannot be read: no such file or directory"
+
+
+def test_a_line_on_which_the_parser_crashes():
+    done = as_process(ROOT / "test" / "pipelines" / "attn_opt_crash.mlir")
+    assert done.returncode == 1
+    assert "attn_opt_crash.mlir:10:5: error: upstream's parser crashes on this line" in done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_wrong_arrays_give_one_message(tmp_path):

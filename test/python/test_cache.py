@@ -362,6 +362,8 @@ def test_what_is_no_kernel_is_an_error(tmp_path, monkeypatch, folder):
         load(tmp_path / "absent")
     with pytest.raises(CompileError, match="/dev/zero holds no kernel that can be loaded: damaged"):
         load("/dev/zero")
+    with pytest.raises(CompileError, match="2 holds no kernel that can be loaded: expected str, bytes or"):
+        load(2)  # no file descriptor, which would be closed
     file = tmp_path / "add.kernel"
     compile(ADD).save(file)
     (tmp_path / "damaged").write_bytes(file.read_bytes()[:-1])

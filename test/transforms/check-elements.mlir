@@ -55,6 +55,14 @@ func.func @no_numbers(%a: tensor<4x!pdl.operation>) {
 
 // -----
 
+func.func @lanes(%a: vector<128x128xf32>) {
+  // expected-error @below {{vector<4294967296xf32> has more than 16384 elements: use a tensor, or smaller vectors}}
+  %0 = arith.constant dense<1.0> : vector<4294967296xf32>
+  return
+}
+
+// -----
+
 // As registers hold them.
 func.func @taken(%a: tensor<4xf8E4M3FNUZ>, %b: memref<4xvector<2xf64>>, %c: tensor<4xindex>, %d: tensor<4xui16>, %e: i32)
     -> i128 {

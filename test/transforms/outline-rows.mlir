@@ -307,3 +307,18 @@ func.func @open(%a: tensor<?x8x64xf32>) -> tensor<?x64xf32> {
   } -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// -----
+
+// Sums on buffers have no result, and are left.
+// CHECK-LABEL: func.func @buffers
+// CHECK-NEXT:    linalg.generic
+func.func @buffers(%x: memref<8x16xf32>, %o: memref<8xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                  iterator_types = ["parallel", "reduction"]} ins(%x : memref<8x16xf32>) outs(%o : memref<8xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %r = arith.addf %old, %a : f32
+    linalg.yield %r : f32
+  }
+  return
+}

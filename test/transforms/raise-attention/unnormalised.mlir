@@ -142,3 +142,32 @@ func.func @product(%a: tensor<2x6x8xf32>, %b: tensor<2x8x10xf32>, %c: tensor<2x1
   %o = linalg.batch_matmul ins(%s, %c : tensor<2x6x10xf32>, tensor<2x10x4xf32>) outs(%z_o : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
   return %o : tensor<2x6x4xf32>
 }
+
+// The same without a query: a slice of nothing has no place to start.
+// CHECK-LABEL: @none
+//       CHECK: tensor.empty() : tensor<2x0x4xf32>
+func.func @none(%q: tensor<2x0x8xf32>, %k: tensor<2x8x10xf32>, %v: tensor<2x10x4xf32>) -> tensor<2x0x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<2x0x10xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<2x0x10xf32>) -> tensor<2x0x10xf32>
+  %s = linalg.batch_matmul ins(%q, %k : tensor<2x0x8xf32>, tensor<2x8x10xf32>) outs(%z_s : tensor<2x0x10xf32>) -> tensor<2x0x10xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%s : tensor<2x0x10xf32>) outs(%e_s : tensor<2x0x10xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.maximumf %x, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<2x0x10xf32>
+  %e_l = tensor.empty() : tensor<2x0xf32>
+  %z_l = linalg.fill ins(%zero : f32) outs(%e_l : tensor<2x0xf32>) -> tensor<2x0xf32>
+  %l = linalg.reduce { arith.addf } ins(%p : tensor<2x0x10xf32>) outs(%z_l : tensor<2x0xf32>) dimensions = [2]
+  %n = linalg.generic {indexing_maps = [#id, affine_map<(b, i, j) -> (b, i)>, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%p, %l : tensor<2x0x10xf32>, tensor<2x0xf32>) outs(%e_s : tensor<2x0x10xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %few = arith.constant 0.5 : f32
+    %d = arith.addf %y, %few : f32
+    %r = arith.divf %x, %d : f32
+    linalg.yield %r : f32
+  } -> tensor<2x0x10xf32>
+  %e_o = tensor.empty() : tensor<2x0x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<2x0x4xf32>) -> tensor<2x0x4xf32>
+  %o = linalg.batch_matmul ins(%n, %v : tensor<2x0x10xf32>, tensor<2x10x4xf32>) outs(%z_o : tensor<2x0x4xf32>) -> tensor<2x0x4xf32>
+  return %o : tensor<2x0x4xf32>
+}

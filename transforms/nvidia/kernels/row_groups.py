@@ -100,7 +100,7 @@ def row_groups(block: ir.Block) -> Iterator[RowGroup]:
 
 def is_row_sum(op: ir.Operation) -> bool:
     """Whether an op adds up rows whose elements stand side by side, or finds their maxima."""
-    if op.name != "linalg.generic":
+    if op.name != "linalg.generic" or not op.results:  # on buffers there are none
         return False
     kinds, maps = iterator_types(op), indexing_maps(op)
     first = len(op.operands) - len(op.results)
