@@ -386,6 +386,9 @@ class ShareOp(Tile.Operation, name="share"):
     verify_invariants = staticmethod(verify_declared)
 
 
+verify_told = verifier(lambda op: expect_flags("the numbers", op.numbers.type))
+
+
 class TellOp(Tile.Operation, name="tell"):
     """A warp's number becomes number `use` mod size of those in shared memory, for other warps."""
 
@@ -394,7 +397,7 @@ class TellOp(Tile.Operation, name="tell"):
     use: ext.Operand[Any]
 
     assembly_format = "$number `,` $numbers `[` $use `]` attr-dict `:` functional-type"
-    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the numbers", op.numbers.type)))
+    verify_invariants = staticmethod(verify_told)
 
 
 class ToldOp(Tile.Operation, name="told"):
@@ -405,7 +408,7 @@ class ToldOp(Tile.Operation, name="told"):
     result: ext.Result[Any]
 
     assembly_format = "$numbers `[` $use `]` attr-dict `:` functional-type"
-    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the numbers", op.numbers.type)))
+    verify_invariants = staticmethod(verify_told)
 
 
 class MeetOp(Tile.Operation, name="meet"):

@@ -92,6 +92,10 @@ def block_number() -> ir.Value:
     return gpu.BlockIdOp(ir.Attribute.parse(DIM_X)).result
 
 
+def grid_size() -> ir.Value:
+    return gpu.GridDimOp(ir.Attribute.parse(DIM_X)).result
+
+
 def thread_of_block() -> ir.Value:
     return gpu.ThreadIdOp(ir.Attribute.parse(DIM_X)).result
 

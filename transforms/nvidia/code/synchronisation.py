@@ -102,13 +102,7 @@ class Flags:
 
     def told(self, number: ir.Value, thread: Thread) -> ir.Value:
         """One lane reads, and gives it to all of its warp: its arrival behind that is theirs, too."""
-        (word,) = asm(
-            "{ .reg .pred p; setp.eq.s32 p, $2, 0; mov.b32 $0, 0; @p ld.shared.b32 $0, [$1]; }",
-            "=&r,r,r",
-            [self._at(number), thread.lane],
-            [i32()],
-        )
-        return shuffled(word, "idx", 0)
+        return _of_first_lane("ld.shared.b32 $0, [$1];", "r", self._at(number), thread)
 
     def raised(self, number: ir.Value) -> ir.Value:
         (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
@@ -117,9 +111,14 @@ class Flags:
 
 def take(address: ir.Value, thread: Thread) -> ir.Value:
     """A number in memory, which one lane of the warp reads and adds 1 to; all lanes get it."""
+    return _of_first_lane("atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "l", address, thread)
+
+
+def _of_first_lane(instruction: str, constraint: str, address: ir.Value, thread: Thread) -> ir.Value:
+    """The word that an instruction gives the first lane of a warp, which alone does it, in all of them."""
     (word,) = asm(
-        "{ .reg .pred p; setp.eq.s32 p, $2, 0; mov.b32 $0, 0; @p atom.relaxed.gpu.global.add.u32 $0, [$1], 1; }",
-        "=&r,l,r",
+        f"{{ .reg .pred p; setp.eq.s32 p, $2, 0; mov.b32 $0, 0; @p {instruction} }}",
+        f"=&r,{constraint},r",
         [address, thread.lane],
         [i32()],
     )

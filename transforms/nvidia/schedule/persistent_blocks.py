@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....dialects import build
-from ....dialects.mlir import arith, gpu, ir
+from ....dialects.mlir import arith, ir
 from ....dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp, shared_buffer
 from ...passes import Pass, option
 from ...rewriting import Values, copy_op, ops_in, ops_of
 from ..architecture import MULTIPROCESSORS
-from ..launching import DIM_X, launches_of, relaunch, update_type
+from ..launching import block_number, launches_of, relaunch, update_type
 from .bulk_copies import bulk_copies
 from .keep_maximum import KEPT, RETRY
 from .taken_tiles import AsTaken, is_data
@@ -85,7 +85,7 @@ class _Kernel:
             (number,) = found
             return number.results[0]
         with ir.InsertionPoint.at_block_begin(self.block):
-            return gpu.BlockIdOp(ir.Attribute.parse(DIM_X)).result
+            return block_number()
 
     def _order(self, number: ir.Value) -> TileOrder:
         if self._has_one_tile_a_block():

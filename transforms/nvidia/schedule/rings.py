@@ -37,32 +37,27 @@ class Stages:
 
 @dataclass(frozen=True)
 class Told:
-    """Numbers that one warp tells others, `TOLD` of them before the first one is read, with barriers of each kind."""
+    """Numbers that one warp tells others, `TOLD` of them before the first one is read."""
 
-    numbers: ir.Value
-    ready: ir.Value
-    free: ir.Value
+    stages: Stages
 
     @staticmethod
     def make(readers: int) -> Told:
-        numbers = shared_buffer([TOLD], ir.IntegerType.get_signless(32))
-        barriers = [shared_buffer([TOLD], ir.IntegerType.get_signless(64)) for _ in range(2)]
-        for barrier, arrivals in zip(barriers, (1, readers), strict=True):
-            InitBarriersOp(barrier, build.i64_attribute(arrivals))
-        return Told(numbers, *barriers)
+        number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+        return Told(Stages.make(TOLD, number, 1, readers))
 
     def wait(self, use: ir.Value) -> None:
         """Until there is room for the number."""
-        WaitBarrierOp(self.free, use, build.i64_attribute(1))
+        WaitBarrierOp(self.stages.free, use, build.i64_attribute(1))
 
     def tell(self, number: ir.Value, use: ir.Value) -> None:
-        TellOp(number, self.numbers, use)
-        ArriveOp(self.ready, use)
+        TellOp(number, self.stages.buffer, use)
+        ArriveOp(self.stages.ready, use)
 
     def told(self, use: ir.Value) -> ir.Value:
-        WaitBarrierOp(self.ready, use, build.i64_attribute(0))
-        number = ToldOp(self.numbers, use, result=ir.IndexType.get()).result
-        ArriveOp(self.free, use)
+        WaitBarrierOp(self.stages.ready, use, build.i64_attribute(0))
+        number = ToldOp(self.stages.buffer, use, result=ir.IndexType.get()).result
+        ArriveOp(self.stages.free, use)
         return number
 
 

@@ -13,6 +13,7 @@ from ..architecture import WARP
 from ..launching import (
     FIRST_ARGUMENT,
     allocate,
+    grid_size,
     launch,
     launches_of,
     memory_type,
@@ -24,7 +25,7 @@ from ..launching import (
 )
 from ..marks import BLOCK_THREADS, IS_THERE
 from ..reductions import put_together
-from .tile_orders import Body, Digit, block_of, digits, grid_size, loops_of, reached, reaches_bounds
+from .tile_orders import Body, Digit, block_of, digits, loops_of, reached, reaches_bounds
 
 LARGEST = 3
 COUNTER, SORTED, NOTES = range(3)  # places of what is taken
@@ -219,15 +220,15 @@ class _Order:
         return [arith.index_cast(index, put_together(arith.index_cast(word, v), name, WARP)) for v, name in parts]
 
 
-def _load(memory: ir.Value, *place: ir.Value) -> ir.Value:
+def _load(memory: ir.Value, place: ir.Value) -> ir.Value:
     word = memory.type.element_type
-    found = ir.Operation.create("memref.load", [word], [memory, *place], {IS_THERE: ir.UnitAttr.get()})
+    found = ir.Operation.create("memref.load", [word], [memory, place], {IS_THERE: ir.UnitAttr.get()})
     return arith.index_cast(ir.IndexType.get(), found.result)
 
 
-def _store(value: ir.Value, memory: ir.Value, *place: ir.Value) -> None:
+def _store(value: ir.Value, memory: ir.Value, place: ir.Value) -> None:
     word = arith.index_cast(memory.type.element_type, value)
-    ir.Operation.create("memref.store", [], [word, memory, *place])
+    ir.Operation.create("memref.store", [], [word, memory, place])
 
 
 def is_data(number: ir.Value) -> bool:

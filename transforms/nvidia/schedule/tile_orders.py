@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ....dialects import build
-from ....dialects.mlir import arith, gpu, ir
+from ....dialects.mlir import arith, ir
 from ...copying import copy_needed
 from ...rewriting import Values, make_for, ops_of
-from ..launching import DIM_X
+from ..launching import grid_size
 from .keep_maximum import KEPT, RETRY
 
 # What is done with a tile, of its number, and that among those of its block.
@@ -83,10 +83,6 @@ class InPairs:
                 body(tile, arith.addi(arith.muli(round_, build.index(2)), both.arguments[0]))
                 ir.Operation.create("scf.yield", [], [])
             ir.Operation.create("scf.yield", [], [])
-
-
-def grid_size() -> ir.Value:
-    return gpu.GridDimOp(ir.Attribute.parse(DIM_X)).result
 
 
 def block_of(value: ir.Value) -> ir.Block:
