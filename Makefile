@@ -28,6 +28,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@echo "setting up $(VENV): the pinned dependencies (about 300 MB, once)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# as pip does with what it copies: where Python may not write (PYTHONDONTWRITEBYTECODE) each process would do it anew
+	$(BIN)/python -m compileall -q compiler dialects transforms
 	@touch $@
 
 demo: setup
@@ -86,6 +88,8 @@ $(VENV)-frontends/.installed: requirements.lock pyproject.toml Makefile
 	@echo "setting up $(VENV)-frontends: $(FRAMEWORKS)"
 	$(VENV)-frontends/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock $(FRAMEWORKS)
 	$(VENV)-frontends/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# as pip does with what it copies: where Python may not write (PYTHONDONTWRITEBYTECODE) each process would do it anew
+	$(BIN)/python -m compileall -q compiler dialects transforms
 	@touch $@
 
 test-frontends: setup-frontends
