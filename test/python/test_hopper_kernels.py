@@ -10,7 +10,10 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
+from attn_opt.transforms.nvidia.schedule.dealt_tiles import OUTSIDE, deal
 from crossed import crossed
+from hypothesis import given
+from hypothesis import strategies as st
 from machine_code import definitions_of_left_operands
 
 CASES = read_cases(pathlib.Path(__file__).parents[2] / "bench" / "gpu_cases.txt", ["--target", "nvidia"])
@@ -102,14 +105,48 @@ def test_keys_are_split_as_far_as_multiprocessors_are_idle(heads, length, parts)
     assert (int(found[1]) if found else 1) == parts
 
 
-@pytest.mark.parametrize(("heads", "pairs"), [(8, False), (9, True)])
-def test_tiles_are_paired_where_multiprocessors_have_several(heads, pairs):
-    """Of 64 rows: 128 and 144, of which the last of a head have the most keys."""
-    case = Attention(batch=1, heads=heads, queries=1024, keys=1024, head_size=64, element="f16", window=(None, 0))
+@pytest.mark.parametrize(
+    ("heads", "loops", "fields"),
+    [
+        (8, "scf.for", {}),  # 128 tiles of 64 rows, of which the last of a head have the most keys: one for each block
+        (9, "scf.while", {}),  # 144, dealt
+        (33, "scf.for", {}),  # 528, two pairs for each block
+        (9, "scf.for", {"dynamic": True}),  # pairs
+    ],
+)
+def test_tiles_are_dealt_where_multiprocessors_have_several(heads, loops, fields):
+    sizes = {"batch": 1, "heads": heads, "queries": 1024, "keys": 1024, "head_size": 64, "element": "f16"}
+    case = Attention(**sizes, **fields, window=(None, 0))
     kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=(1, 1, 64, 0, 64), split_keys=1)
-    loops = [line for line in kernel.ir("scheduled").splitlines() if "scf.for" in line and "%grid_dim_x" in line]
-    tiles = kernel.ir("scheduled").count("scf.for") - kernel.ir("scheduled").count("step %c64")
-    assert len(loops) and (tiles > len(loops)) == pairs
+    scheduled = kernel.ir("scheduled")
+    assert ("scf.while" in scheduled) == ("_tiles : memref" in scheduled) == (loops == "scf.while")
+    pairs = [line for line in scheduled.splitlines() if "scf.for" in line and "%grid_dim_x" in line]
+    assert bool(pairs) == (loops == "scf.for")
+
+
+@given(
+    works=st.lists(st.integers(0, 40), min_size=1, max_size=9),
+    inner=st.integers(1, 5),
+    sequences=st.integers(1, 30),
+    blocks=st.integers(1, 20),
+    in_part=st.booleans(),
+)
+def test_every_tile_is_dealt_once(works, inner, sequences, blocks, in_part):
+    total = len(works) * inner * sequences
+    hands, longest = deal(works, inner, total, blocks, in_part)
+    assert len(hands) == blocks and sorted(tile for hand in hands for tile in hand) == list(range(total))
+    loads = [sum(works[tile // inner % len(works)] + OUTSIDE for tile in hand) for hand in hands]
+    assert max(loads) == longest
+
+
+@pytest.mark.parametrize(("rows", "heads"), [(16, 128), (32, 64), (64, 32), (8, 24), (7, 50)])
+def test_dealt_tiles_end_together(rows, heads):
+    """Causal ones: a block has hardly more than the mean, or than the largest tile."""
+    works, blocks = list(range(rows, 0, -1)), 132
+    _, longest = deal(works, 1, rows * heads, blocks, True)
+    least = max(heads * sum(work + OUTSIDE for work in works) / blocks, max(works) + OUTSIDE)
+    assert longest <= 1.08 * least
+    assert longest < deal(works, 1, rows * heads, blocks, False)[1]
 
 
 def test_loads_that_depend_on_tiles_are_refused():

@@ -12,6 +12,7 @@ from ...rewriting import Values, copy_op, ops_in, ops_of
 from ..architecture import MULTIPROCESSORS
 from ..launching import block_number, launches_of, relaunch, update_type
 from .bulk_copies import bulk_copies
+from .dealt_tiles import AsDealt
 from .keep_maximum import KEPT, RETRY
 from .taken_tiles import AsTaken, is_data
 from .tile_orders import InPairs, InTurn, TileOrder, rows_of
@@ -34,10 +35,11 @@ class PersistentBlocks(Pass):
             …
 
     Where loop bounds depend on the number of a tile among its neighbours (along a dimension of the grid, of extent n: a
-    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. Where
-    they are data, blocks take tiles as they are done with others (taken_tiles.py). (Neither where there are known to
-    be no more tiles than multiprocessors.) For kernels whose loads the copy engine does: it brings the first operands
-    of a tile while the one before is finished.
+    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. The
+    last ones are dealt as single tiles, if all sizes are known (dealt_tiles.py). Where bounds are data, blocks take
+    tiles as they are done with others (taken_tiles.py). (None of these where there are known to be no more tiles than
+    multiprocessors.) For kernels whose loads the copy engine does: it brings the first operands of a tile while the one
+    before is finished.
 
     Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
 
@@ -59,6 +61,7 @@ class _Kernel:
     def __init__(self, kernel: ir.Operation, multiprocessors: int):
         self.kernel, self.multiprocessors = kernel, multiprocessors
         self.block = kernel.regions[0].blocks[0]
+        self.counts = [build.constant_value(launch.operands[0]) for launch in launches_of(kernel)]  # of tiles
 
     def run(self) -> None:
         number = self._number()
@@ -92,12 +95,15 @@ class _Kernel:
             return InTurn(number, self._pass_tiles())
         if is_data(number):
             return AsTaken.of(number, self._pass_tiles(), self.multiprocessors)
-        rows = rows_of(number)
-        return InTurn(number, self._pass_tiles()) if rows is None else InPairs(number, self._pass_tiles(), rows)
+        rows, tiles = rows_of(number), self._pass_tiles()
+        if rows is None:
+            return InTurn(number, tiles)
+        (known,) = self.counts if len(self.counts) == 1 else [None]
+        dealt = None if known is None else AsDealt.of(number, tiles, rows, known, self.multiprocessors)
+        return dealt or InPairs(number, tiles, rows)
 
     def _has_one_tile_a_block(self) -> bool:
-        counts = [build.constant_value(launch.operands[0]) for launch in launches_of(self.kernel)]
-        return all(isinstance(count, int) and count <= self.multiprocessors for count in counts)
+        return all(isinstance(count, int) and count <= self.multiprocessors for count in self.counts)
 
     def _pass_tiles(self) -> ir.Value:
         """The number of tiles as a parameter; the launches get as many blocks as there are multiprocessors."""

@@ -8,7 +8,7 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ....dialects.tile import ShareOp, TakeOp, dims_of, parts_of
 from ...copying import copy_needed
-from ...rewriting import Values, make_for, make_while, only_if, ops_of
+from ...rewriting import Values, make_for, only_if, ops_of
 from ..architecture import WARP
 from ..launching import (
     FIRST_ARGUMENT,
@@ -23,9 +23,19 @@ from ..launching import (
     thread_number,
     update_type,
 )
-from ..marks import BLOCK_THREADS, IS_THERE
+from ..marks import BLOCK_THREADS
 from ..reductions import put_together
-from .tile_orders import Body, Digit, block_of, digits, loops_of, reached, reaches_bounds
+from .tile_orders import (
+    Body,
+    Digit,
+    block_of,
+    digits,
+    from_tile_to_tile,
+    load_number,
+    loops_of,
+    reached,
+    reaches_bounds,
+)
 
 LARGEST = 3
 COUNTER, SORTED, NOTES = range(3)  # places of what is taken
@@ -96,18 +106,12 @@ class AsTaken:
         return AsTaken(number, depends, tiles, taken, order)
 
     def loop(self, body: Body, again: bool) -> None:
-        zero, one = build.index(0), build.index(1)
-        first = self._tile(self.number)
-        _, condition, block = make_while([first, zero])
-        with ir.InsertionPoint(condition):
-            more = arith.cmpi(arith.CmpIPredicate.ult, condition.arguments[0], self.tiles)
-            ir.Operation.create("scf.condition", [], [more, *condition.arguments])
-        with ir.InsertionPoint(block):
-            tile, count = block.arguments
+        def following(tile: ir.Value, count: ir.Value) -> ir.Value:
             body(tile, count)
             noted = arith.addi(tile, build.index(NOTES))
-            following = _load(self.taken, noted) if again else self._following(noted, count)
-            ir.Operation.create("scf.yield", [], [following, arith.addi(count, one)])
+            return load_number(self.taken, noted) if again else self._following(noted, count)
+
+        from_tile_to_tile(self._tile(self.number), self.tiles, following)
 
     def _following(self, noted: ir.Value, count: ir.Value) -> ir.Value:
         """The tile that the block takes next, or their number where there is none."""
@@ -122,12 +126,12 @@ class AsTaken:
     def _tile(self, place: ir.Value) -> ir.Value:
         """The number of the tile at a place of the order."""
         split = _Split(self.digits, {}, self.tiles)
-        sorted_ = _load(self.taken, build.index(SORTED))
+        sorted_ = load_number(self.taken, build.index(SORTED))
         unsorted = arith.subi(split.others, sorted_)
         behind = arith.subi(place, arith.muli(unsorted, split.own))
         is_sorted = arith.cmpi(arith.CmpIPredicate.sge, behind, build.index(0))
         behind = arith.maxsi(behind, build.index(0))
-        own = _load(self.order, arith.divui(behind, sorted_))
+        own = load_number(self.order, arith.divui(behind, sorted_))
         other = arith.addi(unsorted, arith.remui(behind, sorted_))
         own = arith.select(is_sorted, own, arith.remui(place, split.own))
         return split.number(own, arith.select(is_sorted, other, arith.divui(place, split.own)))
@@ -218,12 +222,6 @@ class _Order:
         word, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
         parts = zip(loop.results, ("arith.addi", "arith.addi", "arith.maxsi"), strict=True)
         return [arith.index_cast(index, put_together(arith.index_cast(word, v), name, WARP)) for v, name in parts]
-
-
-def _load(memory: ir.Value, place: ir.Value) -> ir.Value:
-    word = memory.type.element_type
-    found = ir.Operation.create("memref.load", [word], [memory, place], {IS_THERE: ir.UnitAttr.get()})
-    return arith.index_cast(ir.IndexType.get(), found.result)
 
 
 def _store(value: ir.Value, memory: ir.Value, place: ir.Value) -> None:

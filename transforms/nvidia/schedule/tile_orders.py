@@ -9,8 +9,9 @@ from typing import Protocol
 from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ...copying import copy_needed
-from ...rewriting import Values, make_for, ops_of
+from ...rewriting import Values, make_for, make_while, ops_of
 from ..launching import grid_size
+from ..marks import IS_THERE
 from .keep_maximum import KEPT, RETRY
 
 # What is done with a tile, of its number, and that among those of its block.
@@ -83,6 +84,25 @@ class InPairs:
                 body(tile, arith.addi(arith.muli(round_, build.index(2)), both.arguments[0]))
                 ir.Operation.create("scf.yield", [], [])
             ir.Operation.create("scf.yield", [], [])
+
+
+def from_tile_to_tile(first: ir.Value, tiles: ir.Value, following: Callable[[ir.Value, ir.Value], ir.Value]) -> None:
+    """A loop over tiles from the first one on, to a number that is none of `tiles`. `following` emits what is done with
+    a tile, of its number and that among those of its block, and gives the next one's."""
+    _, condition, block = make_while([first, build.index(0)])
+    with ir.InsertionPoint(condition):
+        more = arith.cmpi(arith.CmpIPredicate.ult, condition.arguments[0], tiles)
+        ir.Operation.create("scf.condition", [], [more, *condition.arguments])
+    with ir.InsertionPoint(block):
+        tile, count = block.arguments
+        ir.Operation.create("scf.yield", [], [following(tile, count), arith.addi(count, build.index(1))])
+
+
+def load_number(memory: ir.Value, place: ir.Value) -> ir.Value:
+    """An index of memory that has one at every place that is asked for."""
+    word = memory.type.element_type
+    found = ir.Operation.create("memref.load", [word], [memory, place], {IS_THERE: ir.UnitAttr.get()})
+    return arith.index_cast(ir.IndexType.get(), found.result)
 
 
 def block_of(value: ir.Value) -> ir.Block:
