@@ -286,11 +286,6 @@ def stage_of(buffer, stage):
     return buffer[int(stage)].view()
 
 
-@rule("gpu.barrier")
-def barrier(op, frame):
-    return lambda operands: []
-
-
 @rule("tile.convert_layout", "tile.wait_matmuls")
 def same(op, frame):
     return lambda operands: operands[:1]

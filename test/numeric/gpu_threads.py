@@ -1,6 +1,7 @@
 """What the threads of a kernel do that has no tiles, for the reference evaluator: all of them at once, so that a number
 is an array with an element for each thread, and a piece of 16 bytes has one more dimension. In a branch or a loop that
-only some take, what the others have is not looked at; none may read what another one writes."""
+only some take, what the others have is not looked at. None may read what another one writes, but behind a barrier what
+those of its block do."""
 
 import numpy as np
 from attn_opt.dialects.mlir import ir
@@ -19,15 +20,41 @@ class Threads:
     blocks = 0
     of_block = WARP
     active = None
+    written: dict = {}  # noqa: RUF012 — of arrays, by their number: of each element the thread that wrote it, or -1
+    met: dict = {}  # noqa: RUF012 — the same, of what was written before a barrier
 
     @classmethod
     def run(cls, body, arguments, blocks, of_block):
         cls.block, cls.thread = (x.ravel() for x in np.indices((blocks, of_block)))
         cls.of_block, cls.active = of_block, np.full(blocks * of_block, True)
+        cls.written, cls.met = {}, {}
         try:
             body(list(arguments))
         finally:
             cls.block, cls.thread, cls.active = 0, 0, None
+
+    @classmethod
+    def barrier(cls):
+        assert cls.active is None or cls.active.all(), "some threads pass by a barrier"
+        for number, writers in cls.written.items():
+            of_before = cls.met.setdefault(number, np.full_like(writers, -1))
+            of_before[writers >= 0] = writers[writers >= 0]
+        cls.written = {}
+
+    @classmethod
+    def note(cls, memory, where):
+        """That elements are written."""
+        writers = cls.written.setdefault(id(memory), np.full(memory.shape, -1))
+        write(writers, where, np.arange(len(cls.active)))
+
+    @classmethod
+    def check(cls, memory, where):
+        """That elements which are read were there before, or are of a thread of the block, behind a barrier."""
+        own = np.arange(len(cls.active))
+        for noted, of in ((cls.written, 1), (cls.met, cls.of_block)):
+            if id(memory) in noted:
+                by = np.broadcast_to(noted[id(memory)][where], own.shape)
+                assert not (cls.active & (by >= 0) & (by // of != own // of)).any(), "read while others write it"
 
     @classmethod
     def only(cls, condition, body):
@@ -165,7 +192,10 @@ def write(memory, where, values):
 def load_element(op, frame):
     def run(operands):
         memory, *at = operands
-        return [memory[places(memory, at)]]
+        where = places(memory, at)
+        if Threads.active is not None:
+            Threads.check(memory, where)
+        return [memory[where]]
 
     return run
 
@@ -174,7 +204,19 @@ def load_element(op, frame):
 def store_element(op, frame):
     def run(operands):
         value, memory, *at = operands
-        write(memory, places(memory, at), value)
+        where = places(memory, at)
+        write(memory, where, value)
+        if Threads.active is not None:
+            Threads.note(memory, where)
+        return []
+
+    return run
+
+
+@rule("gpu.barrier")
+def barrier(op, frame):
+    def run(operands):
+        Threads.barrier()
         return []
 
     return run

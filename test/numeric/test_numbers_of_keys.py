@@ -477,11 +477,11 @@ def check_mask(graph, inputs, way, launches):
 
 @pytest.mark.parametrize(("how", "letters", "way"), crossed(list(MASKS), ["qk", "bqk"], GPUS))
 def test_masks_that_heads_share_are_looked_at_before(how, letters, way):
-    """Rows of tiles, tiles, what they are, how many are to be computed, and which; then attention."""
+    """Rows of tiles, tiles, which are to be computed; then attention."""
     graph = Attention(**SIZES | {"queries": 130, "keys": 1024, "mask": letters, "head_size": 8})
     live = MASKS[how](*np.indices((graph.queries, graph.keys)))
     inputs = with_numbers(graph, graph.inputs("normal", 0), "mask", live)
-    check_mask(graph, inputs, way, launches=6)
+    check_mask(graph, inputs, way, launches=4)
 
 
 @pytest.mark.parametrize(

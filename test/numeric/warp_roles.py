@@ -215,8 +215,10 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         give_turn((running().warpgroup + 1) % running().warpgroups)
 
     def barrier(op):
-        if Threads.active is None:  # else all threads of the kernel do each op together
+        if Threads.active is None:
             running().together.wait(PATIENCE)
+        else:  # all threads of the kernel do each op together
+            Threads.barrier()
 
     def meet(op):
         everyone = ALL_WARPS in op.operation.attributes or len(running().roles) == running().warpgroups + 1

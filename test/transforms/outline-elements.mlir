@@ -348,3 +348,68 @@ module attributes {gpu.container_module} {
     return %r#0, %r#1, %t, %u, %v : tensor<8xi32>, tensor<8xi32>, tensor<9xi64>, tensor<9x9xf32>, tensor<9xi8>
   }
 }
+
+// -----
+
+// Ops on whole tiles that go over the same rows: a block has a row of both, and its threads meet between them. The third
+// one reads the elements of other rows, which are there when all blocks are done.
+module attributes {gpu.container_module} {
+  gpu.module @lists_kernels {
+    // CHECK-LABEL: gpu.func @lists_elements_0
+    // CHECK-SAME: (%[[N:.*]]: memref<?xi32, strided<[?]>>, %[[A:.*]]: memref<?x17xi32, strided<[?, ?]>>, %[[B:.*]]: memref<?x17xi32, strided<[?, ?]>>, %[[ROWS:.*]]: index) kernel attributes {tile.threads = 128 : i64}
+    // CHECK-DAG: %[[C4:.*]] = arith.constant 4 : index
+    // CHECK-DAG: %[[C17:.*]] = arith.constant 17 : index
+    // CHECK: %[[BLOCK:.*]] = gpu.block_id x
+    // CHECK: %[[ROW:.*]] = arith.remui %[[BLOCK]], %[[ROWS]]
+    // CHECK: %[[THREAD:.*]] = gpu.thread_id x
+    // CHECK: %[[HAS:.*]] = arith.cmpi ult, %[[THREAD]], %[[C17]]
+    // CHECK: scf.if %[[HAS]] {
+    // CHECK: memref.load %[[N]][%[[ROW]]]
+    // CHECK: memref.store %{{.*}}, %[[A]][%[[ROW]], %{{.*}}]
+    // CHECK: gpu.barrier
+    // CHECK: %[[LANE:.*]] = arith.remui %[[THREAD]], %[[C4]]
+    // CHECK: scf.if
+    // CHECK: memref.load %[[A]][%[[ROW]], %{{.*}}]
+    // CHECK: gpu.subgroup_reduce add %{{.*}} cluster(size = 4)
+    // CHECK: memref.store %{{.*}}, %[[B]][%[[ROW]], %{{.*}}]
+    // CHECK-NOT: gpu.barrier
+    // CHECK: gpu.return
+    // CHECK-LABEL: gpu.func @lists_elements_1
+    // CHECK-NOT: gpu.barrier
+    // CHECK: gpu.return
+  }
+  // CHECK-LABEL: func.func @lists
+  // CHECK: %[[M:.*]] = tensor.dim
+  // CHECK: gpu.launch_func @lists_kernels::@lists_elements_0 blocks in (%[[M]], %{{.*}}, %{{.*}})
+  // CHECK: gpu.launch_func @lists_kernels::@lists_elements_1
+  func.func @lists(%n: tensor<?xi32>) -> (tensor<?x17xi32>, tensor<?x17xi32>) {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0 : i32
+    %m = tensor.dim %n, %c0 : tensor<?xi32>
+    %e = tensor.empty(%m) : tensor<?x17xi32>
+    %zeros = linalg.fill ins(%zero : i32) outs(%e : tensor<?x17xi32>) -> tensor<?x17xi32>
+    %a = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+        ins(%n : tensor<?xi32>) outs(%e : tensor<?x17xi32>) attrs = {small} {
+    ^bb0(%x: i32, %old: i32):
+      %j = linalg.index 1 : index
+      %y = arith.index_cast %j : index to i32
+      %z = arith.addi %x, %y : i32
+      linalg.yield %z : i32
+    } -> tensor<?x17xi32>
+    %b = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%a : tensor<?x17xi32>) outs(%zeros : tensor<?x17xi32>) attrs = {small} {
+    ^bb0(%x: i32, %old: i32):
+      %s = arith.addi %old, %x : i32
+      linalg.yield %s : i32
+    } -> tensor<?x17xi32>
+    %c = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+        ins(%b : tensor<?x17xi32>) outs(%e : tensor<?x17xi32>) attrs = {small} {
+    ^bb0(%x: i32, %old: i32):
+      %j = linalg.index 1 : index
+      %other = tensor.extract %a[%c0, %j] : tensor<?x17xi32>
+      %s = arith.addi %x, %other : i32
+      linalg.yield %s : i32
+    } -> tensor<?x17xi32>
+    return %b, %c : tensor<?x17xi32>, tensor<?x17xi32>
+  }
+}

@@ -12,7 +12,7 @@ from attn_opt.compiler import compile  # noqa: E402
 from attn_opt.transforms.attention import is_matmul  # noqa: E402
 from attn_opt.transforms.online.before_loops import SMALL  # noqa: E402
 from attn_opt.transforms.rewriting import ops_in  # noqa: E402
-from gpu_modules import lowered  # noqa: E402
+from gpu_modules import Launches, lowered  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 from torch_harness import close, run_as_on_gpu, tensors, wide  # noqa: E402
 
@@ -150,6 +150,8 @@ def test_on_gpus(name):
 
 LONG = 2048  # 16 tiles of 128 keys
 IN_TURNS = ((torch.arange(LONG) // 128) % 8)[None].int() - 4
+ODD = torch.stack([torch.arange(17 * 128) // 100 % 5, torch.arange(17 * 128) // 700]).int()
+ENTRIES = torch.export.Dim("entries", max=1000)
 LAYOUT = torch.rand(16, 16, generator=torch.Generator().manual_seed(1)) < 0.3
 
 
@@ -177,39 +179,59 @@ def counted_from_the_end(q, k, v, table):
     return F.scaled_dot_product_attention(q, k, v, table[-1 - i // 128, j // 128])
 
 
+def documents_of_heads(q, k, v, segments):
+    return F.scaled_dot_product_attention(q, k, v, segments[:, :, :, None] == segments[:, :, None, :])
+
+
+def masked(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
 def first_keys_and_window(q, k, v, _):
     i, j = places()
     return F.scaled_dot_product_attention(q, k, v, (j <= i) & ((j < 64) | (i - j < 300)))
 
 
+# And how many launches make the list.
 HOLES = {
-    "documents in turns": (documents_of_sdpa, IN_TURNS, True),
-    "two of them": (half_documents, IN_TURNS, True),
-    "a table of blocks": (layout, LAYOUT, True),
-    "a table of each entry": (layout_of_each_entry, LAYOUT[torch.arange(32) // 2][None], True),
-    "a table from its end on": (counted_from_the_end, LAYOUT, False),
-    "first keys and a window": (first_keys_and_window, IN_TURNS, True),
+    "documents in turns": (documents_of_sdpa, IN_TURNS, 2),
+    "two of them": (half_documents, IN_TURNS, 2),
+    "a table of blocks": (layout, LAYOUT, 1),
+    "a table of each entry": (layout_of_each_entry, LAYOUT[torch.arange(32) // 2][None], 1),
+    "a table from its end on": (counted_from_the_end, LAYOUT, 0),
+    "first keys and a window": (first_keys_and_window, IN_TURNS, 1),
+    "17 tiles, two entries": (documents_of_sdpa, ODD, 2),
+    "17 tiles, open": (documents_of_sdpa, ODD, 2),
+    "documents of each head": (documents_of_heads, torch.stack([IN_TURNS, IN_TURNS.flip(1) // 3], 1), 2),
+    "a mask": (masked, LAYOUT.repeat_interleave(128, 0).repeat_interleave(128, 1)[None, None].clone(), 3),
 }
+
+
+def args_of(name, dtype):
+    _, loaded, _ = HOLES[name]
+    n = 17 * 128 if name.startswith("17") else LONG
+    return (*tensors(*[(2 if n > LONG else 1, 2, n, 16)] * 3, dtype=dtype), loaded)
 
 
 @pytest.mark.parametrize("name", HOLES)
 def test_tiles_are_listed_on_gpus(name):
     """Where a table is read backwards, it is not looked at before."""
-    function, loaded, is_listed = HOLES[name]
-    args = (*tensors(*[(1, 2, LONG, 16)] * 3, dtype=torch.float16), loaded)
-    text = compile(function, args, target="nvidia", arch="sm_90a").ir("graph")
+    function, _, launches = HOLES[name]
+    args = args_of(name, torch.float16)
+    sizes = ({0: ENTRIES},) * 4 if name.endswith("open") else None
+    text = compile(function, args, target="nvidia", arch="sm_90a", dynamic_shapes=sizes).ir("graph")
     online = lowered(text, last="decompose-linalg-ext", parts=1)
     with online.context:
         made = [op for op in ops_in(online.operation, "linalg.generic") if SMALL in op.attributes]
-    assert bool(made) == is_listed
+    assert bool(made) == bool(launches)
     (found,) = run_as_on_gpu(lowered(text, parts=1), args, [torch.float16])
     close(found, function(*map(wide, args)), torch.float16)
+    assert sum("elements" in kernel for kernel in Launches.kernels) == launches
 
 
 @pytest.mark.parametrize("name", HOLES)
 def test_holes_on_cpus(name):
-    function, loaded, _ = HOLES[name]
-    args = (*tensors(*[(1, 2, LONG, 16)] * 3), loaded)
+    function, args = HOLES[name][0], args_of(name, torch.float32)
     close(compile(function, args)(*args), function(*map(wide, args)))
 
 

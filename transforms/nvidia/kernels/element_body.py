@@ -32,6 +32,7 @@ class ElementBody:
             for i, m in enumerate(self.maps[self.first_init :])
             if any(dim_position(e) not in self.parallel and not is_first(e) for e in m.results)
         ]
+        self.rows: Mapping[int, ir.Value] = {}  # loops over rows that the block has one of
         self.sizes: list[ir.Value | int] = []  # of the loops, on the host
         self.outputs: list[ir.Value] = []  # of the kernel
         self.values: Mapping[ir.Value, ir.Value] = {}  # of the kernel, for the host's
@@ -39,8 +40,8 @@ class ElementBody:
     def threads(self, size: Callable[[ir.Value | int], ir.Value] | None = None) -> ir.Value:
         """How many there are, in the kernel; or, where `size` tells what sizes are there, elsewhere."""
         total = build.index(self.lanes.lanes if self.lanes else 1)
-        for d in self.parallel:
-            total = arith.muli(total, (size or self._of)(self.sizes[d]))
+        for d in self._own_loops:
+            total = arith.muli(total, (size or self.of_kernel)(self.sizes[d]))
         return total
 
     def emit(self, number: ir.Value, inside: ir.Value) -> None:
@@ -58,12 +59,17 @@ class ElementBody:
         for i, value in zip(results, values, strict=True):
             self._store(i, value, at)
 
+    @property
+    def _own_loops(self) -> list[int]:
+        """Those that elements have numbers along."""
+        return [d for d in self.parallel if d not in self.rows]
+
     def _place(self, number: ir.Value) -> dict[int, ir.Value]:
         """Where the element of that number is."""
-        at: dict[int, ir.Value] = {}
-        for d in reversed(self.parallel):
-            at[d] = arith.remui(number, self._of(self.sizes[d]))
-            number = arith.divui(number, self._of(self.sizes[d]))
+        at: dict[int, ir.Value] = dict(self.rows)
+        for d in reversed(self._own_loops):
+            at[d] = arith.remui(number, self.of_kernel(self.sizes[d]))
+            number = arith.divui(number, self.of_kernel(self.sizes[d]))
         return at
 
     def _shared_rows(self, by: RowLanes, number: ir.Value, inside: ir.Value) -> None:
@@ -85,7 +91,7 @@ class ElementBody:
                 whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
                 self._store(i, whole, at)
 
-    def _of(self, value: ir.Value | int) -> ir.Value:
+    def of_kernel(self, value: ir.Value | int) -> ir.Value:
         """The kernel's value for the host's."""
         constant = value if isinstance(value, int) else build.constant_value(value)
         if constant is None:
@@ -124,7 +130,7 @@ class ElementBody:
         """Elements of a row, side by side."""
         op = defining_op(value)
         while op is not None and op.name == "tensor.extract_slice":
-            indices = source_indices(op, value.type, indices, self._of, steps=True)
+            indices = source_indices(op, value.type, indices, self.of_kernel, steps=True)
             value = op.operands[0]
             op = defining_op(value)
         place = self.values[value]
@@ -146,7 +152,8 @@ class ElementBody:
         first, *rest = reduced
         if self.lanes is not None and lane is not None and not rest:
             return self._part_of_row(self.lanes, at, values, lane)
-        return _loop(self._of(self.sizes[first]), values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
+        count = self.of_kernel(self.sizes[first])
+        return _loop(count, values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
 
     def _part_of_row(self, by: RowLanes, at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value):
         """Every `lanes`-th piece of a row; some lanes have one more than the others."""
@@ -198,13 +205,13 @@ class ElementBody:
             elif isinstance(operand.type, ir.ShapedType):
                 known[argument] = self._element(operand, self._indices(number, at))
             else:
-                known[argument] = self._of(operand)
+                known[argument] = self.of_kernel(operand)
 
         def extract(op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
             source, *indices = op.operands
             return self._element(source, [here(v) for v in indices])
 
-        computed = copy_scalar_body(body, known, self._of, at.__getitem__, extract)
+        computed = copy_scalar_body(body, known, self.of_kernel, at.__getitem__, extract)
         for i in self.of_steps:
             self._store(i, computed[i], at)
         return [value for i, value in enumerate(computed) if i not in self.of_steps]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ....dialects import build
-from ....dialects.mlir import arith, ir, memref
+from ....dialects.mlir import arith, gpu, ir, memref
 from ....dialects.tiling.structured import dim_position
 from ...donated import donated_arguments, tell_of_vain_ones
 from ...extents import size_value
 from ...graph import ancestor_in
 from ...online.before_loops import SMALL
 from ...passes import Pass, PassError, option, warn, warn_slow
-from ...rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
+from ...rewriting import (
+    defining_op,
+    erase_dead,
+    functions_of,
+    is_inside,
+    make_for,
+    only_if,
+    ops_in,
+    ops_of,
+    through,
+)
 from ...slices import slice_offsets
 from ...splats import filled_with, is_constant_tensor, repeated_number
 from ..axes import DYNAMIC, is_first
@@ -29,11 +40,15 @@ from ..launching import (
     read_buffer,
     strided,
     thread_number,
+    thread_of_block,
     to_tensor,
 )
+from ..marks import BLOCK_THREADS
 from .donated_writes import PUT
 from .element_body import ElementBody
+from .producer_body import thread_count
 from .row_lanes import RowLanes, row_lanes
+from .same_rows import SameRows
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
 OPEN = 1024  # what an open size is taken to be, to tell that
@@ -72,6 +87,17 @@ class OutlineElements(Pass):
     Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So
     is what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
     is put writes that, to memory of the caller.
+
+    And so are ops on whole tiles that go over the same rows, as what tiles are and how many are before each
+    (`same_rows.py`): a block has a row of all of them, one op after the other::
+
+        gpu.launch_func @f_kernels::@f_elements_0 blocks in (%rows, 1, 1) … args(%a, %states, %counts, %rows)
+      and in gpu.module @f_kernels
+        gpu.func @f_elements_0(…) kernel attributes {tile.threads = 256} {
+          %row = gpu.block_id x
+          … memref.store %x, %states[%row, %j]
+          gpu.barrier
+          … memref.load %states[%row, %k] …
     """
 
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
@@ -100,16 +126,23 @@ def _is_left(op: ir.Operation) -> bool:
 
 
 def _groups(parts: list[_Part]) -> list[list[_Part]]:
-    """What becomes a kernel: an op, or sums over rows, or what is put into arguments, no result of which is read before
-    the last of them."""
+    """What becomes a kernel: an op; or sums over rows, or what is put into arguments, no result of which is read before
+    the last of them; or ops that go over the same rows."""
     groups: list[list[_Part]] = []
     for part in parts:
         last = groups[-1] if groups else []
-        if last and all(_go_together(p, part) for p in last):
+        if last and (all(_go_together(p, part) for p in last) or _follows(part, last)):
             last.append(part)
         else:
             groups.append([part])
     return groups
+
+
+def _follows(part: _Part, others: list[_Part]) -> bool:
+    """Whether blocks that have the rows of others can go on with that one."""
+    ops = [p.op for p in (*others, part)]
+    is_read = all(_is_read_behind(p.op, part.op, besides=ops) for p in others)
+    return is_read and not any(p.put for p in (*others, part)) and SameRows.of(ops) is not None
 
 
 def _go_together(part: _Part, other: _Part) -> bool:
@@ -120,62 +153,93 @@ def _go_together(part: _Part, other: _Part) -> bool:
     return is_sum and _is_read_behind(part.op, other.op)
 
 
-def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
+def _is_read_behind(op: ir.Operation, other: ir.Operation, besides: Collection[ir.Operation] = ()) -> bool:
     users = [ancestor_in(use.owner, op.block) for result in op.results for use in result.uses]
-    behind = (user is not None and other.is_before_in_block(user) for user in users)
+    behind = (user in besides or (user is not None and other.is_before_in_block(user)) for user in users)
     return op.block == other.block and all(behind)
 
 
 def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
     """One kernel of some ops, and its launch where the last of them stands."""
-    last = parts[-1].op
+    last, rows = parts[-1].op, SameRows.of([part.op for part in parts]) if len(parts) > 1 else None
     with last.location, ir.InsertionPoint(last):
         for part in parts:
-            part.prepare()
-        tensors = list(dict.fromkeys(v for part in parts for v in part.tensors))
+            part.prepare([] if rows is None else parts[0].sizes[: rows.rank])
+        made = {} if rows is None else {v: m for p in parts for v, m in zip(p.op.results, p.memory, strict=True)}
+        tensors = [v for v in dict.fromkeys(v for part in parts for v in part.tensors) if v not in made]
         scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
+        memory = [v for part in parts for v in part.memory]
         dense = {v for part in parts for v in part.read_by_pieces()}
         buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
         written = [v if part.put is not None else strided(v) for part in parts for v in part.memory]
         arguments = [*buffers, *written, *scalars]
         block = new_kernel(module, name, [v.type for v in arguments])
-        _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
+        places = dict(zip([*tensors, *memory, *scalars], block.arguments, strict=True))
+        places |= {v: places[m] for v, m in made.items()}
+        with ir.InsertionPoint(block):
+            _give(parts, places, module, name)
+            if rows is None:
+                _emit(parts, threads)
+            else:
+                block.owner.operation.attributes[BLOCK_THREADS] = build.i64_attribute(rows.threads)
+                _emit_rows(parts, rows)
+            ir.Operation.create("gpu.return")
         blocks = build.index(0)
         for part in parts:
             blocks = arith.addi(blocks, ceil_div(part.threads(build.as_index), threads))
+        if rows is not None:
+            blocks = thread_count(parts[0].sizes[: rows.rank], 1)
         launch(module, name, blocks, arguments)
         for part in parts:
             if part.put is not None:
                 part.put.results[0].replace_all_uses_with(part.put.operands[2])
                 part.put.erase()
             else:
-                for result, memory in zip(part.op.results, part.memory, strict=True):
-                    result.replace_all_uses_with(to_tensor(memory, result.type))
-    for part in parts:
+                for result, written_to in zip(part.op.results, part.memory, strict=True):
+                    result.replace_all_uses_with(to_tensor(written_to, result.type))
+    for part in reversed(parts):
         part.op.erase()
 
 
-def _emit(
-    parts: list[_Part], block: ir.Block, values: list[ir.Value], module: ir.Operation, name: str, threads: int
-) -> None:
-    """The kernel; its arguments are `values` of the host."""
-    places = dict(zip(values, block.arguments, strict=True))
-    with ir.InsertionPoint(block):
-        for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
-            if (same := repeated_number(value)) is not None:
-                places[value] = arith.ConstantOp(value.type.element_type, same).result
-            else:
-                places[value] = constant_memory(value, module, f"{name}_constant_{i}")
-        first = block_number()
-        for part in parts:
-            part.values, part.outputs = places, [places[v] for v in part.memory]
-            with part.op.location:
-                # Numbers are negative in blocks of those before.
-                number, total = thread_number(threads, first), part.threads()
+def _give(parts: list[_Part], places: dict[ir.Value, ir.Value], module: ir.Operation, name: str) -> None:
+    """Tells what computes the `parts` which values of the kernel those of the host are, `places` and constants."""
+    for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
+        if (same := repeated_number(value)) is not None:
+            places[value] = arith.ConstantOp(value.type.element_type, same).result
+        else:
+            places[value] = constant_memory(value, module, f"{name}_constant_{i}")
+    for part in parts:
+        part.values, part.outputs = places, [places[v] for v in part.memory]
+
+
+def _emit(parts: list[_Part], threads: int) -> None:
+    """Of one after the other, each in blocks of its own."""
+    first = block_number()
+    for part in parts:
+        with part.op.location:
+            # Numbers are negative in blocks of those before.
+            number, total = thread_number(threads, first), part.threads()
+            part.emit(number, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+            if part is not parts[-1]:
+                first = arith.subi(first, ceil_div(total, threads))
+
+
+def _emit_rows(parts: list[_Part], rows: SameRows) -> None:
+    """Of one after the other, all in the block that has the row."""
+    _, at = build.digits(block_number(), [parts[0].of_kernel(s) for s in parts[0].sizes[: rows.rank]])
+    thread = thread_of_block()
+    for part in parts:
+        if part is not parts[0]:
+            gpu.BarrierOp()
+        with part.op.location:
+            part.lanes = rows.lanes(part.op)
+            part.rows = dict(enumerate(at))
+            total = part.threads()
+            _, block = make_for([build.index(0), total, build.index(rows.threads)])  # all threads, to reductions
+            with ir.InsertionPoint(block):
+                number = arith.addi(block.arguments[0], thread)
                 part.emit(number, arith.cmpi(arith.CmpIPredicate.ult, number, total))
-                if part is not parts[-1]:
-                    first = arith.subi(first, ceil_div(total, threads))
-        ir.Operation.create("gpu.return")
+                ir.Operation.create("scf.yield", [], [])
 
 
 class _Part(ElementBody):
@@ -189,9 +253,10 @@ class _Part(ElementBody):
         if self.put is not None and (set(users) != {self.put} or list(op.results) != list(self.put.operands)[:2]):
             raise PassError("elements that are put into an argument, and their places, have one op to themselves", op)
 
-    def prepare(self) -> None:
+    def prepare(self, rows: Sequence[ir.Value | int]) -> None:
+        """`rows`: the sizes of the first loops, which are those of another op, too."""
         self.constants: dict[ir.Value, None] = {}  # tensors
-        self.sizes = [self._size(d) for d in range(len(self.kinds))]
+        self.sizes = [*rows, *(self._size(d) for d in range(len(rows), len(self.kinds)))]
         steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
         if steps > SLOW_STEPS and self.lanes is None and SMALL not in self.op.attributes:
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""

@@ -55,8 +55,9 @@ class RowLanes:
         return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
 
 
-def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
-    """How the rows of a linalg.generic are shared; None where a thread has to compute each result alone."""
+def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -> RowLanes | None:
+    """How the rows of a linalg.generic are shared; None where a thread has to compute each result alone. `threads`:
+    how many each result of an op on whole tiles may have, where that is known."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
     reduced = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
     combiners = [c for c in (_in_lanes(op, number) for number in range(len(op.results))) if c is not None]
@@ -79,7 +80,7 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
     read = [op.operands[number] for number in along]
     width, most = 1, WARP
     if SMALL in op.attributes:
-        most = _threads_for_each(op)
+        most = _threads_for_each(op) if threads is None else threads
     elif any(len(maps[number].results) == len(iterator_types(op)) for number in along):
         if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
             return None
@@ -87,7 +88,7 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
     elif _may_be_many(op) or len(reduced) > 1:
         return None  # rows are read again for other results, as of a matmul, and come from the cache
     pieces = extent // width
-    lanes = min(most, 1 << max(pieces // AHEAD, 1).bit_length() - 1)
+    lanes = 1 << max(1, min(most, WARP, pieces // AHEAD)).bit_length() - 1
     return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
 
 
@@ -100,8 +101,7 @@ def _may_be_many(op: ir.Operation) -> bool:
 def _threads_for_each(op: ir.Operation) -> int:
     """How many threads a result may have, so that there are no more than keep all multiprocessors busy."""
     shape = op.results[0].type.shape
-    share = 1 if DYNAMIC in shape else THREADS // max(1, math.prod(shape))
-    return 1 << max(1, min(WARP, share)).bit_length() - 1
+    return 1 if DYNAMIC in shape else THREADS // max(1, math.prod(shape))
 
 
 def _in_lanes(op: ir.Operation, number: int) -> ir.Operation | None:
