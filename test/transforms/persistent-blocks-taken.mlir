@@ -49,9 +49,9 @@
 // CHECK:         %[[THREAD:.*]] = arith.addi
 // CHECK:         %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
 // CHECK:         scf.for %[[ENTRY:.*]] = %[[WARP]] to %[[COUNT3:.*]] step %c256
-// CHECK:           memref.load %[[ENDS]]
-// CHECK:           scf.for %{{.*}} = %c0 to %[[COUNT3]] step %c32
-// CHECK:             memref.load %[[ENDS]]
+// CHECK-COUNT-5:   memref.load %[[ENDS]]
+// CHECK:           scf.for %{{.*}} = %c128 to %[[COUNT3]] step %c128
+// CHECK-COUNT-4:     memref.load %[[ENDS]]
 // CHECK:           gpu.subgroup_reduce add
 // CHECK:           gpu.subgroup_reduce add
 // CHECK:           gpu.subgroup_reduce maxsi

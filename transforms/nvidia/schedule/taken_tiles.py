@@ -41,6 +41,7 @@ LARGEST = 3
 COUNTER, SORTED, NOTES = range(3)  # places of what is taken
 ORDER_BLOCKS, ORDER_THREADS = 32, 256
 ORDER_WARPS = ORDER_BLOCKS * ORDER_THREADS // WARP
+AHEAD = 4  # sizes that a lane asks for at once: it waits for memory, not for what it computes
 
 
 @dataclass
@@ -159,8 +160,10 @@ class _Split:
     def number(self, own: ir.Value, other: ir.Value) -> ir.Value:
         found, stride = build.index(0), build.index(1)
         left = {True: own, False: other}
-        for depends, size in self.parts:
-            digit, left[depends] = arith.remui(left[depends], size), arith.divui(left[depends], size)
+        for place, (depends, size) in enumerate(self.parts):
+            digit = left[depends]
+            if depends in (inner for inner, _ in self.parts[place + 1 :]):
+                digit, left[depends] = arith.remui(digit, size), arith.divui(digit, size)
             found = arith.addi(found, arith.muli(digit, stride))
             stride = arith.muli(stride, size)
         return found
@@ -207,18 +210,24 @@ class _Order:
         """The place of an entry, the sum of all sizes, and the largest one: what a warp's lanes find together."""
         zero, one, last = build.index(0), build.index(1), arith.subi(split.own, build.index(1))
         own = self._size(split.number(entry, zero))
-        loop, body = make_for([zero, split.own, build.index(WARP)], [zero, zero, zero])
+
+        def with_more(first: ir.Value, place: ir.Value, total: ir.Value, largest: ir.Value) -> list[ir.Value]:
+            others = [arith.addi(arith.addi(first, build.index(n * WARP)), lane) for n in range(AHEAD)]
+            sizes = [self._size(split.number(arith.minsi(other, last), zero)) for other in others]
+            for other, size in zip(others, sizes, strict=True):
+                size = arith.select(arith.cmpi(arith.CmpIPredicate.ult, other, split.own), size, zero)
+                is_before = arith.cmpi(arith.CmpIPredicate.ult, other, entry)
+                same = arith.andi(is_before, arith.cmpi(arith.CmpIPredicate.eq, size, own))
+                comes_before = arith.ori(same, arith.cmpi(arith.CmpIPredicate.ugt, size, own))
+                place = arith.addi(place, arith.select(comes_before, one, zero))
+                total, largest = arith.addi(total, size), arith.maxsi(largest, size)
+            return [place, total, largest]
+
+        # Of the first ones before the loop: what it compares with is on its way, too.
+        step = build.index(AHEAD * WARP)
+        loop, body = make_for([step, split.own, step], with_more(zero, zero, zero, zero))
         with ir.InsertionPoint(body):
-            first, place, total, largest = body.arguments
-            other = arith.addi(first, lane)
-            is_one = arith.cmpi(arith.CmpIPredicate.ult, other, split.own)
-            size = arith.select(is_one, self._size(split.number(arith.minsi(other, last), zero)), zero)
-            is_before = arith.cmpi(arith.CmpIPredicate.ult, other, entry)
-            same = arith.andi(is_before, arith.cmpi(arith.CmpIPredicate.eq, size, own))
-            comes_before = arith.ori(same, arith.cmpi(arith.CmpIPredicate.ugt, size, own))
-            place = arith.addi(place, arith.select(comes_before, one, zero))
-            found = [place, arith.addi(total, size), arith.maxsi(largest, size)]
-            ir.Operation.create("scf.yield", [], found)
+            ir.Operation.create("scf.yield", [], with_more(*body.arguments))
         word, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
         parts = zip(loop.results, ("arith.addi", "arith.addi", "arith.maxsi"), strict=True)
         return [arith.index_cast(index, put_together(arith.index_cast(word, v), name, WARP)) for v, name in parts]
