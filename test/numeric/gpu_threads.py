@@ -105,6 +105,22 @@ def reduce_over_threads(op, frame):
     return run
 
 
+@rule("gpu.shuffle")
+def shuffle_up(op, frame):
+    assert "up" in str(op.operation.attributes["mode"])
+
+    def run(operands):
+        value, far, width = operands
+        active = Threads.active.reshape(-1, WARP)
+        assert width == WARP and (active.all(1) == active.any(1)).all(), "some threads pass by a shuffle"
+        parts = np.broadcast_to(value, Threads.active.shape).reshape(-1, WARP)
+        lanes = np.arange(WARP)
+        found = parts[:, np.where(lanes < far, lanes, lanes - far)]
+        return [found.ravel(), np.tile(lanes >= far, len(found))]
+
+    return run
+
+
 @rule("scf.if")
 def if_(op, frame):
     branches = scf.branches_of(op, frame)

@@ -84,7 +84,7 @@ func.func @main(%q: {qkv}, %k: {qkv}, %v: {qkv}, %f: {rows}) -> ({qkv}, {rows}) 
 @pytest.mark.parametrize(
     ("queries", "scanned", "arch"),
     pairwise(
-        [(37, False), (150, False), (150, True), (1, True), (1, False)],
+        [(37, False), (150, False), (150, True), (128, False), (1, True), (1, False)],
         [(1, "addf", True), (1, "maximumf", False), (0, "mulf", True)],
         ["sm_90a", "sm_80"],
     ),

@@ -413,3 +413,49 @@ module attributes {gpu.container_module} {
     return %b, %c : tensor<?x17xi32>, tensor<?x17xi32>
   }
 }
+
+// -----
+
+// A running sum: the 16 threads of a row have a part of 3 elements each, the last ones less, which they go through twice.
+module attributes {gpu.container_module} {
+  gpu.module @running_kernels {
+    // CHECK-LABEL: gpu.func @running_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<5x37xi64, strided<[?, ?]>>, %[[LAST:.*]]: memref<5xi64, strided<[?]>>, %[[ALL:.*]]: memref<5x37xi64, strided<[?, ?]>>) kernel
+    // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
+    // CHECK-DAG: %[[C8:.*]] = arith.constant 8 : i32
+    // CHECK-DAG: %[[LANE:.*]] = arith.remui %{{.*}}, %c16
+    // CHECK-DAG: %[[ROW:.*]] = arith.divui %{{.*}}, %c16
+    // CHECK: %[[PART:.*]] = scf.if
+    // CHECK: scf.for
+    // CHECK: memref.load %[[A]]
+    // CHECK-NOT: memref.store
+    // CHECK: } else {
+    // CHECK: %[[BEFORE:.*]], %{{.*}} = gpu.shuffle up %[[PART]], %[[C1]], %{{.*}} : i64
+    // CHECK: %[[MORE:.*]] = arith.addi %[[PART]], %[[BEFORE]]
+    // CHECK: arith.select %{{.*}}, %[[MORE]], %[[PART]]
+    // CHECK-COUNT-2: gpu.shuffle up
+    // CHECK: gpu.shuffle up %{{.*}}, %[[C8]], %{{.*}} : i64
+    // CHECK: gpu.shuffle up %{{.*}}, %[[C1]], %{{.*}} : i64
+    // CHECK: scf.if
+    // CHECK: %[[WHOLE:.*]] = scf.for %[[J:.*]] = %{{.*}} to %{{.*}} step
+    // CHECK: memref.load %[[A]]
+    // CHECK: %[[SUM:.*]] = arith.addi
+    // CHECK: memref.store %[[SUM]], %[[ALL]][%{{.*}}, %[[J]]]
+    // CHECK: scf.yield %[[SUM]]
+    // CHECK: arith.cmpi eq, %[[LANE]], %c15
+    // CHECK: memref.store %[[WHOLE]], %[[LAST]]
+  }
+  func.func @running(%a: tensor<5x37xi64>) -> (tensor<5xi64>, tensor<5x37xi64>) {
+    %zero = arith.constant 0 : i64
+    %row = tensor.empty() : tensor<5xi64>
+    %e = tensor.empty() : tensor<5x37xi64>
+    %start = linalg.fill ins(%zero : i64) outs(%row : tensor<5xi64>) -> tensor<5xi64>
+    %r:2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "reduction"]} ins(%a : tensor<5x37xi64>) outs(%start, %e : tensor<5xi64>, tensor<5x37xi64>) {
+    ^bb0(%x: i64, %sum: i64, %_: i64):
+      %s = arith.addi %sum, %x : i64
+      linalg.yield %s, %s : i64, i64
+    } -> (tensor<5xi64>, tensor<5x37xi64>)
+    return %r#0, %r#1 : tensor<5xi64>, tensor<5x37xi64>
+  }
+}

@@ -12,6 +12,7 @@ from ....dialects.tile import layout_of
 from ...passes import PassError
 from ...rewriting import copy_op, defining_op, for_body, make_for, make_while, only_if, ops_in, ops_of
 from ...splats import numbers_of
+from ..architecture import WARP
 from ..launching import CONTROL
 from . import spread
 from .memory import GLOBAL, SHARED, Memory, store_element
@@ -26,6 +27,7 @@ from .thread import (
     create,
     i32,
     i64,
+    less,
     pointer,
     register_type,
     rem,
@@ -220,6 +222,15 @@ class Emitter:
         part = create("llvm.load", value.type, part_of(rem(self.thread.lane, warps)))
         return [_put_together(part, _combiner(op), warps)]
 
+    def _shuffle(self, op: ir.Operation) -> list[Value]:
+        """What another thread of the warp has, so far before; and whether there is one."""
+        far = constant_value(op.operands[1])
+        if "up" not in str(op.attributes["mode"]) or far is None or constant_value(op.operands[2]) != WARP:
+            raise PassError("expects a shuffle of a whole warp, upwards, by a constant", op)
+        is_first = less(self.thread.lane, constant(i32(), far))
+        there = create("arith.xori", is_first.type, is_first, constant(is_first.type, 1))
+        return [shuffled(self.scalar(op.operands[0]), "up", far), there]
+
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
         return []
@@ -243,6 +254,7 @@ class Emitter:
         "vector.extract": _extract,
         "gpu.barrier": _barrier,
         CONTROL: _control,
+        "gpu.shuffle": _shuffle,
         "gpu.subgroup_reduce": _subgroup_reduce,
         "gpu.all_reduce": _all_reduce,
         "memref.get_global": _get_global,

@@ -145,13 +145,14 @@ def _halves(value: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
-    """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits."""
+    """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits; "up", so
+    many lanes before."""
     if value.type == ir.IntegerType.get_signless(64):
         halves = [shuffled(half, kind, operand) for half in _halves(value)]
         low, high = (create("llvm.zext", value.type, half) for half in halves)
         return create("llvm.or", value.type, create("llvm.shl", value.type, high, constant(value.type, 32)), low)
     attribute = ir.Attribute.parse(f"#nvvm<shfl_kind {kind}>")
-    mask, clamp = constant(i32(), -1), constant(i32(), 31)
+    mask, clamp = constant(i32(), -1), constant(i32(), 0 if kind == "up" else 31)
     return create("nvvm.shfl.sync", value.type, mask, value, constant(i32(), operand), clamp, kind=attribute)
 
 

@@ -13,15 +13,16 @@ from ...splats import filled_with
 from ..axes import is_first, source_indices
 from .producer_body import extracted
 from .row_lanes import RowLanes
+from .scan_lanes import ScanLanes, scan_lanes
 
 STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
 
 
 class ElementBody:
-    """An element of the results for each thread; where rows are shared (`lanes`), for each `lanes` threads."""
+    """An element of the results for each thread; where rows are shared (`lanes`, `scan`), for so many threads."""
 
     def __init__(self, op: ir.Operation, lanes: RowLanes | None):
-        self.op, self.lanes = op, lanes
+        self.op, self.lanes, self.scan = op, lanes, scan_lanes(op)
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.reduced = [d for d, kind in enumerate(self.kinds) if kind == "reduction"]
@@ -39,7 +40,8 @@ class ElementBody:
 
     def threads(self, size: Callable[[ir.Value | int], ir.Value] | None = None) -> ir.Value:
         """How many there are, in the kernel; or, where `size` tells what sizes are there, elsewhere."""
-        total = build.index(self.lanes.lanes if self.lanes else 1)
+        shared = self.lanes or self.scan
+        total = build.index(shared.lanes if shared else 1)
         for d in self._own_loops:
             total = arith.muli(total, (size or self.of_kernel)(self.sizes[d]))
         return total
@@ -49,15 +51,22 @@ class ElementBody:
         if self.lanes is not None:
             self._shared_rows(self.lanes, number, inside)
             return
+        if self.scan is not None:
+            self._running_sums(self.scan, number, inside)
+            return
         with only_if(inside):
             at = self._place(number)
-            sums = [i for i in range(len(self.op.results)) if i not in self.of_steps]
-            values = self._loops(self.reduced, at, [self._init(i, at) for i in sums])
-            self._finish(sums, values, at)
+            values = self._loops(self.reduced, at, [self._init(i, at) for i in self._sums])
+            self._finish(self._sums, values, at)
 
     def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
         for i, value in zip(results, values, strict=True):
             self._store(i, value, at)
+
+    @property
+    def _sums(self) -> list[int]:
+        """The results of all steps together."""
+        return [i for i in range(len(self.op.results)) if i not in self.of_steps]
 
     @property
     def _own_loops(self) -> list[int]:
@@ -90,6 +99,34 @@ class ElementBody:
             for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
                 whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
                 self._store(i, whole, at)
+
+    def _running_sums(self, by: ScanLanes, number: ir.Value, inside: ir.Value) -> None:
+        """Of a thread's part of a row, the last one of which has the sums of all."""
+        lane, row = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
+        at, kinds = self._place(row), [c.results[0].type for c in by.combiners]
+        parts = either(inside, kinds, lambda: self._part_of_scan(by, at, by.neutral, lane), lambda: by.neutral)
+        before = by.of_those_before(parts, lane)
+        with only_if(inside):
+            start = by.combined([self._init(i, at) for i in self._sums], before)
+            values = self._part_of_scan(by, at, start, lane, stores=True)
+            with only_if(arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(by.lanes - 1))):
+                self._finish(self._sums, values, at)
+
+    def _part_of_scan(
+        self, by: ScanLanes, at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value, stores: bool = False
+    ) -> list[ir.Value]:
+        """Elements side by side; the last lanes may have fewer."""
+        size = self.sizes[by.loop]
+        if isinstance(size, int) and size <= STRAIGHT * by.lanes and size % by.lanes == 0:
+            first = arith.muli(lane, build.index(size // by.lanes))
+            for i in range(size // by.lanes):
+                values = self._body({**at, by.loop: arith.addi(first, build.index(i))}, values, stores=stores)
+            return values
+        count = self.of_kernel(size)
+        each = arith.divui(arith.addi(count, build.index(by.lanes - 1)), build.index(by.lanes))
+        first = arith.minui(arith.muli(lane, each), count)
+        end = arith.minui(arith.addi(first, each), count)
+        return _loop(end, values, lambda i, v: self._body({**at, by.loop: i}, v, stores=stores), first)
 
     def of_kernel(self, value: ir.Value | int) -> ir.Value:
         """The kernel's value for the host's."""
@@ -189,9 +226,13 @@ class ElementBody:
         return values
 
     def _body(
-        self, at: dict[int, ir.Value], values: list[ir.Value], loaded: Mapping[int, ir.Value] = {}
+        self,
+        at: dict[int, ir.Value],
+        values: list[ir.Value],
+        loaded: Mapping[int, ir.Value] = {},
+        stores: bool = True,
     ) -> list[ir.Value]:
-        """One step. `loaded`: elements of operands that are there."""
+        """One step. `loaded`: elements of operands that are there; `stores`: the results of the step itself."""
         body = self.op.regions[0].blocks[0]
         carried = iter(values)
         known = {
@@ -212,16 +253,19 @@ class ElementBody:
             return self._element(source, [here(v) for v in indices])
 
         computed = copy_scalar_body(body, known, self.of_kernel, at.__getitem__, extract)
-        for i in self.of_steps:
+        for i in self.of_steps if stores else ():
             self._store(i, computed[i], at)
         return [value for i, value in enumerate(computed) if i not in self.of_steps]
 
 
 def _loop(
-    count: ir.Value, values: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+    end: ir.Value,
+    values: list[ir.Value],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
+    first: ir.Value | None = None,
 ) -> list[ir.Value]:
     """A loop that carries values, its `body` given the number of an iteration and theirs."""
-    loop, block = make_for([build.index(0), count, build.index(1)], values)
+    loop, block = make_for([build.index(0) if first is None else first, end, build.index(1)], values)
     with ir.InsertionPoint(block):
         induction, *carried = block.arguments
         ir.Operation.create("scf.yield", [], body(induction, list(carried)))

@@ -84,8 +84,10 @@ class OutlineElements(Pass):
           %x = gpu.subgroup_reduce add %part cluster(size = 4)
           scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
 
-    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So
-    is what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
+    So have running sums along rows (`scan_lanes.py`).
+
+    Sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So is
+    what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
     is put writes that, to memory of the caller.
 
     And so are ops on whole tiles that go over the same rows, as what tiles are and how many are before each
