@@ -63,8 +63,10 @@ lit: setup
 # A process per processor, each with tests that stand next to each other: they share kernels.
 XDIST := --numprocesses auto --dist worksteal
 
+MARKED := not slow
+
 pytest: setup
-	$(BIN)/pytest --quiet $(XDIST)
+	$(BIN)/pytest --quiet -m "$(MARKED)" $(XDIST)
 
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow $(XDIST)

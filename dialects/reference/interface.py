@@ -68,7 +68,7 @@ def own_rule(op: Any, frame: Any) -> Meaning:
 def _lookup(name: str) -> Rule | None:
     dialect = name.partition(".")[0]
     if dialect not in _imported:
-        _imported.add(dialect)
         if importlib.util.find_spec(f"{__package__}.{dialect}") is not None:
             importlib.import_module(f"{__package__}.{dialect}")
+        _imported.add(dialect)  # by now: another thread that asks meanwhile waits for the import
     return _rules.get(name)

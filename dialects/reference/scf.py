@@ -66,11 +66,8 @@ def forall(op: Any, frame: Any) -> Meaning:
 
 @rule("scf.if")
 def if_(op: Any, frame: Any) -> Meaning:
-    return functools.partial(chosen, branches_of(op, frame))
-
-
-def branches_of(op: Any, frame: Any) -> list[Region]:
-    return [frame.region(region) if region.blocks else lambda arguments: [] for region in op.operation.regions]
+    branches = [frame.region(region) if region.blocks else lambda arguments: [] for region in op.operation.regions]
+    return functools.partial(chosen, branches)
 
 
 def chosen(branches: list[Region], operands: list[Any]) -> list[Any]:

@@ -4,13 +4,13 @@ integers as -1, and is so while a copy to it is under way. What is read or writt
 Floats of 16 and 8 bits are f32 in registers, as they are on a GPU, and rounded where they go to memory, or to the
 tensor cores."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from attn_opt.compiler import pipelines
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays
@@ -24,7 +24,7 @@ from attn_opt.transforms.nvidia.elements import NARROW
 from attn_opt.transforms.nvidia.marks import ROUNDED
 from attn_opt.transforms.rewriting import ops_in
 from gpu_threads import Threads
-from harness import run_passes
+from harness import CONTEXT, run_passes
 
 # The pass before which modules are run: with a copy engine what follows is who does it, and when.
 ENGINE, GENERAL = "assign-layouts", "lower-affine"
@@ -303,9 +303,8 @@ def lowered(
     """A graph, or what a kernel has at the level "fused", as a module that `run` takes; options as those of the target.
     `last`: the pass before which it is run, if not the usual one. `version`: the function that is to be run, if not the
     graph's."""
-    context = make_context()
-    with context:
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
         known = ("arch", "copy_engine", "any_strides")
         machine = pipelines.machine("nvidia", **{n: options[n] for n in known if n in options})
         sizes = f" tile-sizes={tile_sizes}" if tile_sizes else ""
@@ -325,5 +324,10 @@ def run(module: ir.Module, inputs: Sequence[np.ndarray], version: str = "") -> l
         return evaluate(module, inputs, entry=version or None)
 
 
+@functools.lru_cache(maxsize=64)  # of a graph there are tests with other inputs
+def _lowered_once(text: str, **options: Any) -> ir.Module:
+    return lowered(text, **options)
+
+
 def run_module(text: str, inputs: Sequence[np.ndarray], version: str = "", **options: Any) -> list[np.ndarray]:
-    return run(lowered(text, version=version, **options), inputs, version)
+    return run(_lowered_once(text, version=version, **options), inputs, version)

@@ -3,6 +3,8 @@ is an array with an element for each thread, and a piece of 16 bytes has one mor
 only some take, what the others have is not looked at. None may read what another one writes, but behind a barrier what
 those of its block do."""
 
+import functools
+
 import numpy as np
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arith, arrays, scf
@@ -121,9 +123,15 @@ def shuffle_up(op, frame):
     return run
 
 
+def when_taken(region, frame):
+    """A branch that is planned where it is first taken: a warp takes those of its role alone."""
+    body = functools.cache(lambda: frame.region(region))
+    return lambda arguments: body()(arguments)
+
+
 @rule("scf.if")
 def if_(op, frame):
-    branches = scf.branches_of(op, frame)
+    branches = [when_taken(r, frame) if r.blocks else lambda arguments: [] for r in op.operation.regions]
 
     def run(operands):
         (condition,) = operands

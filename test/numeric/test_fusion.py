@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 from attention_graph import Attention
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
 from attn_opt.transforms.passes import listening
+from harness import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-CONTEXT = make_context()
 EXTENT, MAYBE_NONE = st.integers(1, 9), st.integers(0, 9)
 
 

@@ -3,14 +3,12 @@
 
 import numpy as np
 import pytest
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
+from harness import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-CONTEXT = make_context()
 
 CORE = """
   %zero = arith.constant 0.0 : f64

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.transforms.nvidia.architecture import ARRANGERS
 from attn_opt.transforms.nvidia.code.contraction import pack_pairs
 from attn_opt.transforms.nvidia.code.thread import Registers, constant, f32, places
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 KERNEL = """
@@ -44,8 +44,8 @@ def address(outer, inner, outer_size, inner_size):
 def test_every_element_comes_to_its_place_once(keys, columns, inner):
     """`inner` 0: values with keys as rows are transposed; 1: columns as rows, keys change places alone."""
     shape = f"{keys}x{columns}" if inner == 0 else f"{columns}x{keys}"
-    with make_context() as context:
-        module = parse_module(KERNEL.format(shape=shape, inner=inner), "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(KERNEL.format(shape=shape, inner=inner), "test.mlir", CONTEXT)
         # The order in which the source stands in memory is otherwise that of what is copied there.
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
@@ -72,7 +72,7 @@ def test_every_element_comes_to_its_place_once(keys, columns, inner):
 def test_pairs_of_a_fragment_have_the_order_of_keys(some_are_equal):
     """Byte i of a thread's word is k 4·(lane mod 4) + i of 16: of the words two rows, then 16 k on."""
     columns = 64
-    with make_context(), ir.Location.unknown():
+    with CONTEXT, ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             values = [constant(f32(), e) for e in range(columns // 2)]

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 MODULE = """
@@ -92,9 +92,8 @@ def test_rows_are_copied_and_nothing_else_is_read(shape, cut, is_open, element):
     base = SOURCE + (width if is_open else math.gcd(16, shape[-1] * width))
     copied = Memory(target, TARGET)
 
-    context = make_context()
-    with context:
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["outline-pads", "canonicalize", "cse", "tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         open_dims = [0, rank - 1] if is_open else []

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.tile import EXP2_WORDS
 from attn_opt.transforms.nvidia.code import exponentials
 from attn_opt.transforms.nvidia.code.thread import Thread, constant, i32
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 BLOCK, TABLE = 640, 1040  # threads, and where the table is
@@ -46,8 +46,8 @@ class CanonicalThreads(Threads):
 def exp2(element: np.ndarray, row: np.ndarray, factor: float, bound: float | None) -> np.ndarray:
     """2^(factor · element + row)"""
     arguments = [np.resize(x, -(-element.size // BLOCK) * BLOCK).astype(np.float32) for x in (element, row)]
-    with make_context() as context, np.errstate(all="ignore"):
-        module = parse_module("func.func @f(%x: f32, %r: f32) {\nreturn\n}", "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module("func.func @f(%x: f32, %r: f32) {\nreturn\n}", "test.mlir", CONTEXT)
         (function,) = ops_in(module.operation, "func.func")
         block = function.regions[0].blocks[0]
         x, r = block.arguments

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.transforms.nvidia.code.conversions import eight_bits, to_register
@@ -16,6 +15,7 @@ from attn_opt.transforms.nvidia.code.functions import divide_by_normal, divide_b
 from attn_opt.transforms.nvidia.code.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Threads
 
 F32, F64 = np.float32, np.float64
@@ -51,10 +51,9 @@ def evaluated(
         else:
             made += f"%x{number} = arith.constant {argument} : {kind}\n"
     op = f'%r = "{name}"({", ".join(used)}) : ({", ".join(kinds)}) -> {result or kinds[0]}'
-    context = make_context()
-    with context, np.errstate(all="ignore"):
+    with CONTEXT, np.errstate(all="ignore"):
         text = f"func.func @f({', '.join(parameters)}) {{\n{made}{op}\nreturn\n}}"
-        module = parse_module(text, "test.mlir", context)
+        module = parse_module(text, "test.mlir", CONTEXT)
         (op,) = ops_in(module.operation, name)
         threads = Threads(arguments[0].size, instructions=approximations(error))
         given = [a for a in arguments if isinstance(a, np.ndarray)]

@@ -4,9 +4,9 @@ thread, and what that costs."""
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 ROWS, COLUMNS = 128, 48
@@ -126,8 +126,8 @@ def test_against_float64(body, is_read_twice):
     arrays = [source, *(np.full_like(source, np.nan) for _ in range(2))]
     places = [FIRST, TARGET, TARGET << 1]
     memories = [Memory(a.view(np.uint8).reshape(-1), at) for a, at in zip(arrays, places, strict=True)]
-    with make_context() as context:
-        module = parse_module(kernel, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(kernel, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm", "canonicalize", "cse"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         conversions = ops_in(function, "arith.sitofp")
@@ -154,8 +154,8 @@ def test_a_product_is_zero_where_its_distance_is():
     memories = [
         Memory(a.view(np.uint8).reshape(-1), at) for a, at in zip((source, target, target), places, strict=True)
     ]
-    with make_context() as context:
-        module = parse_module(KERNEL.replace("BODY", body).replace("OTHER", ""), "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(KERNEL.replace("BODY", body).replace("OTHER", ""), "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         numbers = [x for at in places for x in (at, COLUMNS)]

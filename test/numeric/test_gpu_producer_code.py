@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 ROWS = 52
@@ -68,8 +68,8 @@ def test_every_element_is_computed_and_written_once(columns, cut, element):
     target = np.zeros((ROWS, columns), dtype)
     written = Memory(target.view(np.uint8).reshape(-1), TARGET)
     table = Memory(constants.view(np.uint8).reshape(-1), 0)  # the address of a constant
-    with make_context() as context, np.errstate(all="ignore"):
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["outline-producers{multiprocessors=0}", "canonicalize", "cse", "tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         pieces = 16 // max(2, target.itemsize)

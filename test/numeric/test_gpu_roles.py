@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from attn_opt.compiler import pipelines
 from attn_opt.compiler.graphs import Attention
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from harness import crossed, run_passes
+from harness import CONTEXT, crossed, run_passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from warp_roles import run_module
@@ -17,9 +16,8 @@ MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 def run(graph, inputs, tiles, last="specialize-warps", **options):
     """The result of a graph's kernel after the pass `last`, and how its blocks ran."""
-    context = make_context()
-    with context, np.errstate(all="ignore"):
-        module = parse_module(graph.text(), "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(graph.text(), "test.mlir", CONTEXT)
         passes = pipelines.nvidia(**{"parts": 1, "multiprocessors": MULTIPROCESSORS} | options)
         names = [p.partition("{")[0] for p in passes]
         sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
@@ -122,9 +120,8 @@ def test_weights_are_copied_ahead(m, tiles):
     rng = np.random.default_rng(0)
     x, v, w = (rng.normal(size=shape).astype(np.float16) for shape in ((m, 128), (128, 320), (320, 128 * tiles)))
     inputs = (x, v / 16, w / 16)
-    context = make_context()
-    with context, np.errstate(all="ignore"):
-        module = parse_module(two_matmuls(m, tiles), "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(two_matmuls(m, tiles), "test.mlir", CONTEXT)
         passes = pipelines.nvidia(multiprocessors=MULTIPROCESSORS)
         names = [p.partition("{")[0] for p in passes]
         run_passes(passes[: names.index("specialize-warps") + 1], module)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.compiler.graphs import Attention
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
 from gpu_modules import Launches, run_module
+from harness import CONTEXT
 from threads import Memory, Threads
 
 SOURCE, INIT, TARGET = 1 << 20, 1 << 28, 1 << 30  # where arrays stand
@@ -64,8 +64,8 @@ def test_every_row_is_summed_once(columns, start, more, element, any_strides, bo
     )
     written = Memory(target.view(np.uint8), TARGET)
     memories = [Memory(array.view(np.uint8).reshape(-1), SOURCE), Memory(init.view(np.uint8), INIT), written]
-    with make_context() as context, np.errstate(all="ignore"):
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", CONTEXT)
         outline = f"outline-elements{{any-strides={int(any_strides)}}}"
         pass_manager.run([outline, "canonicalize", "cse", "tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
@@ -115,8 +115,8 @@ func.func @f(%a: {whole}, %b: tensor<64xf32>, %i: tensor<300xf16>) -> (tensor<30
     places = [SOURCE, 1 << 24, INIT, TARGET, 1 << 31]
     arrays = (a, b, init, sums, maxima)
     memories = [Memory(x.view(np.uint8).reshape(-1), at) for x, at in zip(arrays, places, strict=True)]
-    with make_context() as context, np.errstate(all="ignore"):
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(
             ["linalg-generalize-named-ops", "outline-elements", "canonicalize", "cse", "tiles-to-nvvm"], module
         )

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.nvidia.kernels import row_body
 from attn_opt.transforms.rewriting import ops_in
 from crossed import pairwise
 from gpu_modules import Launches, run_module
+from harness import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threads import Memory, Threads
@@ -279,8 +279,8 @@ def test_what_all_threads_of_a_block_have(threads, kind):
     array, target = (1 + rng.uniform(-0.01, 0.01, threads)).astype(np.float32), np.zeros(threads, np.float32)
     shared = Memory(np.zeros(4 * threads // 32, np.uint8))
     memories = [shared, Memory(array.view(np.uint8), 1 << 20), Memory(target.view(np.uint8), 1 << 30)]
-    with make_context() as context:
-        module = parse_module(ALL.format(threads=threads, kind=kind), "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(ALL.format(threads=threads, kind=kind), "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         Threads(threads, memories, in_block=threads).call(function, [1 << 20, 1 << 30])

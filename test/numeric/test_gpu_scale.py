@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.nvidia.shared_layouts import shared_bytes
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 KERNEL = """
@@ -51,9 +51,9 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize(("rows", "columns"), [(256, 64), (192, 64), (192, 32), (256, 16), (192, 128)])
 def test_every_element_of_the_stage_once(rows, columns, element, exponent, stage):
     threads = 2 * rows  # four warps have 64 rows
-    with make_context() as context:
+    with CONTEXT:
         text = KERNEL.format(threads=threads, shape=f"{rows}x{columns}", element=element, exponent=exponent)
-        module = parse_module(text, "test.mlir", context)
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         size = shared_bytes(rows, columns)  # of a stage

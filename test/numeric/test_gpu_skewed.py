@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 KERNEL = """
@@ -129,8 +129,8 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
     for row in range(min(rows, height)):
         begin = head * per_head + (first + row) * stride + column
         expected[row, : min(valid, columns)] = numbers[begin : begin + valid][:columns]
-    with make_context() as context:
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         sizes = [head + 1, first + rows, *([] if f"x{size}x" in text else [size])]

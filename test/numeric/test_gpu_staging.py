@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 KERNEL = """
@@ -78,9 +78,9 @@ def test_nothing_outside_of_the_array_is_read(at, rows, columns, element):
     expected = np.zeros((64, padded * width), np.uint8)
     expected[: max(rows, 0), : columns * width] = data[at : at + max(rows, 0)]
     shared = Memory(np.full(SHARED, 0xAA, np.uint8))
-    with make_context() as context:
+    with CONTEXT:
         text = KERNEL.format(columns=columns, element=element, tile=f"64x{padded}")
-        module = parse_module(text, "test.mlir", context)
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm", "canonicalize", "cse"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         threads = Threads(THREADS, [shared, Memory(data.reshape(-1), SOURCE)])
@@ -115,8 +115,8 @@ def test_computed_tiles(is_transposed, rows, valid, columns):
     )
     shared = Memory(np.full(SHARED, 0xAA, np.uint8))
     sources = [(data, SOURCE), (bias, 2 * SOURCE)]
-    with make_context() as context:
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm", "canonicalize", "cse"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         threads = Threads(THREADS, [shared, *(Memory(x.view(np.uint8).reshape(-1), start) for x, start in sources)])
@@ -137,12 +137,12 @@ def test_columns_beyond_a_single_one_are_0(column, element):
     expected = np.zeros((64, 16 * width), np.uint8)
     expected[:, :width] = data[20:84, column * width : (column + 1) * width]
     shared = Memory(np.full(SHARED, 0xAA, np.uint8))
-    with make_context() as context:
+    with CONTEXT:
         text = KERNEL.format(columns=6, element=element, tile="64x16").replace("dims = [0, 1]", "dims = [0, -1]")
         text = text.replace("%at, %zero, %rows, %columns)", "%at, %column, %rows, %one)")
         text = text.replace("%columns = arith.constant 6", "%one = arith.constant 1")
         text = text.replace("%zero =", f"%column = arith.constant {column} : index\n      %zero =")
-        module = parse_module(text, "test.mlir", context)
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm", "canonicalize", "cse"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         Threads(THREADS, [shared, Memory(data.reshape(-1), SOURCE)]).call(function, [SOURCE, LENGTH, 6, 20, 64])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.nvidia.code.tiles_to_nvvm import ELEMENT_THREADS
 from attn_opt.transforms.rewriting import ops_in
+from harness import CONTEXT
 from threads import Memory, Threads
 
 POISON = 0xFFFF
@@ -49,9 +49,8 @@ def test_what_is_valid_is_stored_once_and_nothing_else(row, start, columns, rows
     source = np.random.default_rng(0).integers(0, 0x7C00, 200 * stride, np.uint16)  # finite halves
     target = np.full_like(source, POISON)
     memories = [Memory(array.view(np.uint8), start) for array, start in ((source, SOURCE), (target, TARGET))]
-    context = make_context()
-    with context:
-        module = parse_module(text, "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         # Of each array: its place, the number of its rows, their stride.

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from attn_opt.compiler import pipelines
 from attn_opt.compiler.graphs import Attention
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.build import constant_value
 from attn_opt.dialects.reference.evaluator import Frame
@@ -15,7 +14,7 @@ from attn_opt.dialects.reference.interface import rule
 from attn_opt.dialects.tile import ONES
 from attn_opt.transforms.rewriting import defining_op, ops_in
 from gpu_threads import Threads
-from harness import crossed, run_passes
+from harness import CONTEXT, crossed, run_passes
 
 NEXT = "specialize-warps"  # the pass before which kernels are run: what follows is who does it, and when
 BEHIND = ["row-sums-by-matmul"]  # passes behind it that change what is computed
@@ -92,9 +91,8 @@ def any_of_warp(op, frame):
 @functools.cache
 def lowered(graph, **options):
     """The kernel of a graph, in its module."""
-    context = make_context()
-    with context:
-        module = parse_module(graph.text(), "test.mlir", context)
+    with CONTEXT:
+        module = parse_module(graph.text(), "test.mlir", CONTEXT)
         options = {"parts": 1, "multiprocessors": MULTIPROCESSORS, **options}
         passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import ELEMENTS, FLOAT8, INITS, Attention, dtype_of
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
+from harness import CONTEXT
 
 BASE = Attention(batch=2, heads=4, queries=37, keys=45, head_size=16, value_size=24)
 TOLERANCES = {"f16": 3e-3, "bf16": 2e-2, "f32": 1e-5, "f64": 1e-12}
@@ -78,7 +78,7 @@ def test_compiled(kind):
 def test_the_reference_is_what_the_text_says(kind):
     graph = dataclasses.replace(BASE, **kind)
     inputs = graph.inputs("integers", seed=3)
-    module = parse_module(graph.text(), "graph.mlir", make_context())
+    module = parse_module(graph.text(), "graph.mlir", CONTEXT)
     assert max(compared(graph, evaluate(module, inputs, "attention"), inputs)) < 1e-12  # constants are powers of two
 
 

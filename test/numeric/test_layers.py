@@ -5,9 +5,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
+from harness import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +132,6 @@ def test_convolutions(name, element, is_open, steps, sizes):
     arrays = [rng.standard_normal(shape) for shape in shapes]
     inputs = [a.astype(DTYPES[e]) for a, e in zip(arrays, (element, element, "f32"), strict=True)]
     wide = [a.astype(np.float64) for a in inputs]
-    (exact,) = evaluate(parse_module(text, "convolution.mlir", make_context()), wide)
+    (exact,) = evaluate(parse_module(text, "convolution.mlir", CONTEXT), wide)
     found = compile(text)(*inputs)
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)

@@ -1,6 +1,7 @@
 """Masks of numbers that are loaded for each key (documents, positions, padding), against float64: kernels for the CPU,
 and for GPUs without one. Which tiles are computed is counted."""
 
+import functools
 import random
 import warnings
 from dataclasses import replace
@@ -297,6 +298,8 @@ def test_warpgroups_look_at_the_keys_of_their_rows_alone():
 
 # Which tiles are computed.
 
+ROWS, COLUMNS = 16, 20
+
 
 def live_tiles(numbers, rows, columns, is_live):
     """Of each batch entry and tile of rows, which tiles of keys have a live score."""
@@ -310,9 +313,18 @@ def live_tiles(numbers, rows, columns, is_live):
     )
 
 
+@functools.lru_cache(maxsize=32)  # most tests of a graph differ by its numbers
+def tiled_module(text, options):
+    with CONTEXT:
+        module = fuse(text, [1, 1, ROWS, 0, COLUMNS])
+        before = ["fold-diag", "canonicalize", "cse", "parallel-loops", "canonicalize"]
+        pass_manager.run([*before, f"split-masked-tiles{options}", "canonicalize", "cse"], module)
+        assert module.operation.verify()
+        return module
+
+
 def tiles_computed(graph, inputs, monkeypatch, options="", text="", expected=None):
     """How many, of all heads."""
-    rows, columns = 16, 20
     seen = []
     step = softmax.softmax_step
 
@@ -320,14 +332,10 @@ def tiles_computed(graph, inputs, monkeypatch, options="", text="", expected=Non
         seen.append(np.asarray(x))
         return step(x, *arguments, **how)
 
-    with CONTEXT:
-        module = fuse(text or graph.text(), [1, 1, rows, 0, columns])
-        before = ["fold-diag", "canonicalize", "cse", "parallel-loops", "canonicalize"]
-        pass_manager.run([*before, f"split-masked-tiles{options}", "canonicalize", "cse"], module)
-        assert module.operation.verify()
-        monkeypatch.setattr(softmax, "softmax_step", watching)
-        found, *_ = evaluate(module, inputs)
-        monkeypatch.undo()
+    module = tiled_module(text or graph.text(), options)
+    monkeypatch.setattr(softmax, "softmax_step", watching)
+    found, *_ = evaluate(module, inputs)
+    monkeypatch.undo()
     assert relative_error(graph, found, graph.reference(inputs)[0] if expected is None else expected) < 1e-13
     return len(seen)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
 from attn_opt.transforms.passes import listening
 from attn_opt.transforms.raise_attention import RaiseAttention
+from harness import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from written_out import Written
-
-CONTEXT = make_context()
 
 
 def raised(text: str):

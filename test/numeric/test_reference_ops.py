@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.dialects.reference.interface import EvaluationError
+from harness import CONTEXT
 
 
 def run(source, *arguments, **options):
-    results = evaluate(parse_module(source, "test.mlir", make_context()), arguments, **options)
+    results = evaluate(parse_module(source, "test.mlir", CONTEXT), arguments, **options)
     return results[0] if len(results) == 1 else results
 
 

@@ -4,7 +4,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
 from harness import CONTEXT, kernel, run_passes
@@ -175,7 +174,7 @@ def arrays(g: Graph, text: str):
     shapes = [g.sizes, g.sizes, [g.sizes[g.axis]]][: 3 if "%w" in text else 2]
     kinds = [g.element, g.element, "f32"]
     found = [rng.standard_normal(s).astype(DTYPES[k]) for s, k in zip(shapes, kinds, strict=False)]
-    exact = evaluate(parse_module(text, "rows.mlir", make_context()), [a.astype(np.float64) for a in found])
+    exact = evaluate(parse_module(text, "rows.mlir", CONTEXT), [a.astype(np.float64) for a in found])
     return found, exact
 
 
@@ -268,7 +267,7 @@ def test_what_depends_on_rows_through_a_product_comes_after_it(m, n):
     text = BETWEEN.format(m=m, n=n)
     rng = np.random.default_rng(m)
     x, w = rng.standard_normal((m, n)).astype(np.float32), rng.standard_normal((n, n)).astype(np.float32)
-    (exact,) = evaluate(parse_module(text, "between.mlir", make_context()), [a.astype(np.float64) for a in (x, w)])
+    (exact,) = evaluate(parse_module(text, "between.mlir", CONTEXT), [a.astype(np.float64) for a in (x, w)])
     check([kernel(text, ["fuse-rows{task=4 tile=2}"])(x, w)], [exact], "f32")
 
 

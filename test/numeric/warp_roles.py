@@ -86,7 +86,9 @@ class Running:
             change()
             self.changed.notify_all()
 
-    def run(self, kernel: ir.Operation, arguments: Sequence) -> None:
+    def run(self, bodies: Sequence[Callable[[list], list]], arguments: Sequence) -> None:
+        """`bodies`: the kernel's, one for each role."""
+
         def role(warp: int, body: Callable[[list], list]) -> None:
             self.warp.number = warp
             try:
@@ -98,7 +100,6 @@ class Running:
                 self.computing_meet.abort()
                 self.act(lambda: None)
 
-        bodies = [Frame().region(kernel.regions[0]) for _ in self.roles]
         threads = [threading.Thread(target=role, args=of) for of in zip(self.roles, bodies, strict=True)]
         for thread in threads:
             thread.start()
@@ -269,10 +270,12 @@ def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], l
             threads = kernel.attributes[BLOCK_THREADS].value if BLOCK_THREADS in kernel.attributes else THREADS
             Threads.run(Registers().region(kernel.regions[0]), operands[6:], Threads.blocks, threads)
             return
+        bodies: list[Callable[[list], list]] = []  # planned once: that takes as long as a block runs
         for number in range(Threads.blocks):
             Threads.block = number
             found.append(Running(kernel))
-            found[-1].run(kernel, operands[6:])
+            bodies = bodies or [Frame().region(kernel.regions[0]) for _ in found[-1].roles]
+            found[-1].run(bodies, operands[6:])
 
     own = rules(lambda: found[-1]) | {
         "gpu.launch_func": plain(launch),

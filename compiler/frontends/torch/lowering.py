@@ -6,11 +6,15 @@ modifications inlined.
 
 import contextlib
 import dataclasses
+import functools
 import gc
+import inspect
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import torch
+import torch._export.utils
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -71,7 +75,7 @@ def lower(program: ExportedProgram) -> Lowered:
     try:
         with warnings.catch_warnings(), levels_kept(), torch_shapes.views_as_reshapes(program.graph_module):
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            with _no_collections():
+            with _no_collections(), _ops_found_once():
                 program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
@@ -118,6 +122,23 @@ def _no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def _ops_found_once() -> Iterator[None]:
+    """Within the block, torch makes Python's names of the ops that C++ decomposes once. To decompose a program, it does
+    so again for each of 27 namespaces of ops, which took a fifth of the time to trace a function."""
+    utils: Any = torch._export.utils
+    found = getattr(utils, "_materialize_cpp_cia_ops", None)
+    if found is None:  # another version's
+        yield
+        return
+    found = inspect.unwrap(found)  # another thread may be in the block, too
+    utils._materialize_cpp_cia_ops = functools.cache(found)
+    try:
+        yield
+    finally:
+        utils._materialize_cpp_cia_ops = found
 
 
 def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:

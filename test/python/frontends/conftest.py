@@ -1,10 +1,14 @@
 """Makes the modules beside the tests importable, and those of tests for GPUs, one folder up and in `numeric`."""
 
 import gc
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+# What is compared with runs once: XLA optimises it for longer than it takes. Read when jax is imported.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[1] / "numeric")]
