@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import TypeAlias
 
 from ..dialects.assembly import print_module
+from ..dialects.crash_recovery import Crashed, recovered
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir, passmanager
 from ..dialects.tiling.structured import reading_once
@@ -198,9 +199,11 @@ def run(
                     if stage not in managers:
                         managers[stage] = _upstream(stage)
                     managers[stage].enable_verifier(check)
-                    managers[stage].run(operation)
+                    recovered(managers[stage].run, operation)
                 failed = False
                 known.is_checked = check
+            except Crashed:
+                raise known.bug(f"{stage.text} crashed") from None
             except ir.MLIRError:
                 if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:
                     text = f'--pass-pipeline="builtin.module(func.func({stage.name}))"'
@@ -216,7 +219,8 @@ def run(
 
 
 class _Known:
-    """The module as it was before a pass of ours and, where not all are verified, those since the last that was."""
+    """The module as it was before the first pass or one of ours and, where not all are verified, the passes since
+    the last that was."""
 
     def __init__(self, module: ir.Operation):
         self.module = module
@@ -225,7 +229,7 @@ class _Known:
         self._stages: list[Stage] = []
 
     def before(self, stage: Stage) -> None:
-        if stage.ours and (self._copy is None or self.is_checked):  # a copy takes as long as a pass
+        if self._copy is None or (stage.ours and self.is_checked):  # a copy takes as long as a pass
             self._copy, self._stages = self.module.clone().operation, []
         self._stages.append(stage)
 

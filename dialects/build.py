@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from .diagnostic import NOWHERE, DiagnosedError, Diagnostic, place_of
 from .float8 import float8
 from .mlir import arith, ir, linalg, memref, tensor
 
@@ -58,11 +59,19 @@ def _constant(kind: ir.Type, value: Any, attribute: Callable[[], ir.Attribute]) 
 
 def index(value: int) -> ir.Value:
     kind = ir.IndexType.get()
-    return _constant(kind, value, lambda: ir.IntegerAttr.get(kind, value))
+    return _constant(kind, value, lambda: ir.IntegerAttr.get(kind, _of_64_bits(value)))
 
 
 def i64_attribute(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _of_64_bits(value))
+
+
+def _of_64_bits(value: int) -> int:
+    """`value`, which is computed from numbers of the graph: an error of the user's where these are too large."""
+    if not -(2**63) <= value < 2**63:
+        message = f"computes with {value}, which has more than 64 bits: use smaller sizes, strides and constants"
+        raise DiagnosedError([Diagnostic("error", *(place_of(ir.Location.current) or NOWHERE), message)])
+    return value
 
 
 def as_index(size: int | ir.Value) -> ir.Value:

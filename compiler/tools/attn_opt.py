@@ -22,7 +22,6 @@ from . import streams
 from .attn_opt_options import HELP, Options, parse_options
 from .exit_status import ends_on_request, exit_status
 from .isolation import Crash, Progress, crashes, isolated
-from .parser_crash import parser_crash
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -134,7 +133,7 @@ class Job:
         return output
 
     def tell_crash(self, crash: Crash) -> int:
-        """Tells where upstream crashed: on which line of the input, or in which pass and on what IR."""
+        """Tells where upstream crashed: in which pass and on what IR."""
         number, stage = self.progress.place
         if stage >= 0:
             with tempfile.NamedTemporaryFile("r", suffix=".mlir") as file:
@@ -142,8 +141,7 @@ class Job:
                 pipeline, _, text = file.read().partition("\n")
             report_bug(Bug(f"{pipeline} crashed: {crash}", pipeline, text), "attn-opt", self.printer.stream)
             return 1
-        found = parser_crash(self.chunks[number], self.name, crash, self._context)
-        self.printer(found or Diagnostic("error", self.name, 0, 0, f"reading it crashed: {crash}"))
+        self.printer(Diagnostic("error", self.name, 0, 0, f"reading it crashed: {crash}"))
         return 1
 
     def _write_ir_before(self, number: int, stage: int, path: str) -> None:

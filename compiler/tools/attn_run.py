@@ -32,28 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return isolated(lambda: _command(sys.argv[1:]))
     except Crash as crash:
-        if _tell_parser_crash(crash):
-            return 1
         what = "was killed; is there enough memory?" if crash.number == signal.SIGKILL else f"crashed: {crash}"
         print(f"attn-run: internal error: the compiler or the compiled kernel {what}", file=sys.stderr)
         print(f"  to reproduce: {shlex.join(['attn-run', *sys.argv[1:]])}", file=sys.stderr)
         return 1
-
-
-def _tell_parser_crash(crash: Crash) -> bool:
-    """Whether it was upstream's parser that crashed: then on which line is told. What stdin held is gone."""
-    from ..sources import read
-    from .parser_crash import parser_crash
-
-    printer, path = Printer("attn-run"), parse_options(sys.argv[1:]).input
-    if path == "-" or crash.number == signal.SIGKILL:
-        return False
-    text, name = read(path)
-    found = parser_crash(text, name, crash)
-    if found is not None:
-        printer.add_source(name, text)
-        printer(found)
-    return found is not None
 
 
 def _command(arguments: list[str]) -> int:

@@ -8,8 +8,10 @@ import os
 import re
 from collections.abc import Callable
 
+from ..crash_recovery import Crashed, recovered
 from ..diagnostic import AssemblyError, Diagnostic
 from ..mlir import ir
+from .crash_line import crash_line
 from .formats import forms
 from .lexer import SyntaxProblem
 from .reader import Reader
@@ -47,9 +49,11 @@ def parse_module(
     context.emit_error_diagnostics = True  # to the handler, in order with the rest
     handler = context.attach_diagnostic_handler(tell)
     try:
-        module = ir.Module.parse(generic, context=context)
+        module = recovered(ir.Module.parse, generic, context=context)
     except ir.MLIRError:
         raise AssemblyError(list(dict.fromkeys(told)) or [_unsaid(generic, filename, places)]) from None
+    except (Crashed, MemoryError) as error:  # of text alone, as of iterator_types = [-1], it allocates terabytes
+        raise AssemblyError([_crash(generic, filename, places, context, error)]) from None
     finally:
         handler.detach()
         context.emit_error_diagnostics = emits
@@ -69,6 +73,16 @@ def _unsaid(generic: str, filename: str, places: SourceMap) -> Diagnostic:
             place = places.place(number, len(line[: found.start()].encode()) + 1)
             return Diagnostic("error", filename, *place, f"'{found[1]}' is not followed by what its form asks for")
     return Diagnostic("error", filename, 0, 0, "cannot be parsed")
+
+
+def _crash(generic: str, filename: str, places: SourceMap, context: ir.Context, error: Exception) -> Diagnostic:
+    """What to tell of text on which upstream's parser crashes, or runs out of memory."""
+    number = crash_line(generic, context.allow_unregistered_dialects)
+    line = generic.split("\n")[number - 1]
+    place = places.place(number, len(line) - len(line.lstrip()) + 1)
+    does = "runs out of memory" if isinstance(error, MemoryError) else "crashes"
+    message = f"upstream's parser {does} on this line: it is malformed, or upstream has a bug"
+    return Diagnostic("error", filename, *place, message)
 
 
 def _moved(found: Diagnostic, filename: str, places: SourceMap) -> Diagnostic:

@@ -32,6 +32,17 @@ func.func @add(%a: tensor<?x5xf32>, %b: tensor<?x5xf32>) -> tensor<?x5xf32> {
 }
 """
 
+FAR = """func.func @f(%a: tensor<1x9xf32>) -> tensor<2x8xf32> {
+  %e = tensor.empty() : tensor<2x8xf32>
+  %r = linalg.generic {indexing_maps = [
+      affine_map<(i, j) -> (0, j + 9223372036854775807)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%a : tensor<1x9xf32>) outs(%e : tensor<2x8xf32>) {
+  ^bb0(%x: f32, %old: f32):
+    %y = arith.addf %x, %x : f32
+    linalg.yield %y : f32
+  } -> tensor<2x8xf32>
+  return %r : tensor<2x8xf32>
+}"""
 DECLARED = """func.func private @g(tensor<4xf32>) -> tensor<4xf32>
 func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>
@@ -293,6 +304,11 @@ def test_shapes_that_were_right_before_are_checked_together():
         (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),
         (DECLARED, {}, r"<string>:1:1: error: @g is called, but has no body: give it one"),
         (DIMENSION, {}, r"<string>:4:8: error: there is no dimension 7 in tensor<\?x4xf32>"),
+        (
+            FAR,
+            {"target": "nvidia"},
+            r"<string>:3:8: error: computes with 9223372036854775808, which has more than 64 bits",
+        ),
         (DECLARED, {"target": "nvidia"}, r"<string>:\d:\d+: error: 'func\.call' stands outside of the fused loops"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],
@@ -300,6 +316,36 @@ def test_shapes_that_were_right_before_are_checked_together():
 def test_what_cannot_be_compiled(source, options, message):
     with pytest.raises(CompileError, match=message):
         compile(source, **options)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("permutation = [1, 0]", "permutation = ]", "5:5"),
+        ('["parallel", "parallel"]', '["parallel", 7]', "7:3"),  # or it allocates terabytes
+        ("[[0], [1, 2]]", "[[], [1, 2]]", "8:3"),  # as it is verified
+    ],
+    ids=str,
+)
+def test_text_on_which_upstreams_parser_crashes(old, new, place):
+    text = """
+#id = affine_map<(i, j) -> (i, j)>
+func.func @f(%x: tensor<2x6xf32>, %o: tensor<6x2xf32>) -> tensor<6x2x1xf32> {
+  %0 = linalg.transpose ins(%x : tensor<2x6xf32>) outs(%o : tensor<6x2xf32>)
+    permutation = [1, 0]
+  // As it is.
+  %1 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%0 : tensor<6x2xf32>) { ^bb0(%a: f32): linalg.yield %a : f32 } -> tensor<6x2xf32>
+  %2 = tensor.expand_shape %1 [[0], [1, 2]]
+    output_shape [6, 2, 1] : tensor<6x2xf32> into tensor<6x2x1xf32>
+  return %2 : tensor<6x2x1xf32>
+}
+func.func private @g(%x: f32) -> f32 {
+  return %x : f32
+}"""  # noqa: E501
+    compile(text)
+    with pytest.raises(CompileError, match=f"<string>:{place}: error: upstream's parser .* on this line"):
+        compile(text.replace(old, new))
+    compile(text)
 
 
 def test_tile_sizes_are_checked_with_the_place_of_the_root():

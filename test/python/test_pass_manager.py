@@ -1,5 +1,6 @@
 """Pipelines that mix passes of ours and of upstream: what runs, in what order, and how failures come out."""
 
+import ctypes
 import dataclasses
 
 import pytest
@@ -12,6 +13,7 @@ from attn_opt.compiler.pipelines import lower
 from attn_opt.compiler.upstream_passes import UPSTREAM_PASSES
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
+from attn_opt.dialects.crash_recovery import Crashed, recovered
 from attn_opt.dialects.diagnostic import DiagnosedError
 from attn_opt.dialects.mlir import ir, passmanager
 from attn_opt.transforms import passes
@@ -255,3 +257,20 @@ def test_passes_are_listed_in_the_order_of_the_pipeline():
     steps = [item.partition("{")[0] for item in lower("cpu")]
     used = [name for name in dict.fromkeys(steps) if name in listed]
     assert used == sorted(used, key=listed.index)
+
+
+def test_a_crash_of_upstreams_is_a_bug_and_not_the_end(monkeypatch):
+    def crash(function, *args):
+        return recovered(ctypes.PyDLL(None).strlen, None)  # reads at address 0
+
+    for _ in range(2):
+        with pytest.raises(Crashed):
+            crash(None)
+    assert recovered(divmod, 7, 4) == (1, 3)
+    with pytest.raises(ZeroDivisionError):
+        recovered(divmod, 7, 0)
+    monkeypatch.setattr(pass_manager, "recovered", crash)
+    with make_context(), pytest.raises(Bug, match=r"builtin.module\(cse\) crashed") as caught:
+        run(["cse"], parse_module(TEXT))
+    assert caught.value.step == "builtin.module(cse)"
+    assert "linalg_ext.diag ins(" in caught.value.ir

@@ -42,3 +42,19 @@ func.func @largest(%a: tensor<9223372036854775807xi8>, %b: tensor<11529215046068
     %g: tensor<*xf32>) {
   return
 }
+
+// -----
+
+func.func @slices(%x: tensor<4x8xf32>, %y: tensor<18x8xf32>, %o: tensor<16x8xf32>, %c: i1) -> tensor<16x8xf32> {
+  %r = scf.forall (%i) = (0) to (18) step (4) shared_outs(%a = %o) -> (tensor<16x8xf32>) {
+    scf.if %c {
+      %s = tensor.extract_slice %y[%i, 0] [4, 8] [1, 1] : tensor<18x8xf32> to tensor<4x8xf32>
+    }
+    %s = tensor.extract_slice %y[%i, 0] [2, 8] [1, 1] : tensor<18x8xf32> to tensor<2x8xf32>
+    scf.forall.in_parallel {
+      // expected-error @below {{a slice of tensor<16x8xf32> passes its end: dimension 0 is read or written up to 20}}
+      tensor.parallel_insert_slice %x into %a[%i, 0] [4, 8] [1, 1] : tensor<4x8xf32> into tensor<16x8xf32>
+    }
+  }
+  return %r : tensor<16x8xf32>
+}

@@ -28,6 +28,14 @@ func.func @extended(%x: vector<32xf8E5M2>) -> vector<32xbf16> {
   return %y : vector<32xbf16>
 }
 
+// As many shuffles as tables take of this many would be made for minutes.
+// CHECK-LABEL: func.func @wide
+// CHECK:       arith.extui {{.*}} : vector<4294967296xi8> to vector<4294967296xi32>
+func.func @wide(%x: vector<4294967296xf8E5M2>) -> vector<4294967296xf32> {
+  %y = arith.extf %x : vector<4294967296xf8E5M2> to vector<4294967296xf32>
+  return %y : vector<4294967296xf32>
+}
+
 // No CPU has a table for one number.
 // CHECK-LABEL: func.func @scalar
 // CHECK:       arith.extui {{.*}} : i8 to i32

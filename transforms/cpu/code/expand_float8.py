@@ -12,6 +12,7 @@ from ....dialects.float8 import Float8, float8
 from ....dialects.mlir import arith, ir, math, vector
 from ...float8_codes import bits_of, code_of, exponent_bits, sign_mask
 from ...host import host_features
+from ...limits import MOST_LANES
 from ...passes import Pass, option
 from ...polynomials import ROUNDED, Numbers
 from ...rewriting import defining_op, ops_in
@@ -156,7 +157,8 @@ def _splat(value: ir.Value) -> float | None:
 
 def _extended(x: ir.Value, result: ir.Type, by_table: bool) -> ir.Value:
     element = element_of(result)
-    is_looked_up = by_table and isinstance(result, ir.VectorType) and len(result.shape) == 1 and result.shape[0] >= 16
+    is_row = isinstance(result, ir.VectorType) and len(result.shape) == 1
+    is_looked_up = by_table and is_row and 16 <= result.shape[0] <= MOST_LANES  # an op for every 16 to 32
     if is_looked_up and isinstance(element, ir.BF16Type):
         return _looked_up(x, result)
     as_f32 = like(x.type, ir.F32Type.get())
