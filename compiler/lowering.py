@@ -231,6 +231,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             "sink-transposes",
             "raise-attention",
             *([few] if versions and not tiling else []),
+            "join-products",
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),
