@@ -118,17 +118,19 @@ class _Product:
 def _joined(scores: ir.Operation) -> ir.Operation | None:
     """The product that stands in the place of `scores` and of another one that is added; None if there is no other."""
     read = scores.results[0]
-    user = next((use.owner.operation for use in read.uses), None)
+    user = _sole_user(read)
     if user is not None and user.name == "tensor.expand_shape":
         read = user.results[0]
-        user = next((use.owner.operation for use in read.uses), None)
+        user = _sole_user(read)
     if user is None or user.name != "linalg.generic" or not all_parallel(user):
         return None
     number = list(user.operands).index(read)
     own, body = _Product.of(user, number), user.regions[0].blocks[0]
+    if own is None:
+        return None
     for i in range(len(user.operands) - len(user.results)):
-        other = None if own is None or i == number else _Product.of(user, i)
-        if own is None or other is None or not _are_added(body.arguments[number], body.arguments[i]):
+        other = None if i == number else _Product.of(user, i)
+        if other is None or not _are_added(body.arguments[number], body.arguments[i]):
             continue
         pairs = _pairs(own, other)
         if pairs is None:
@@ -219,7 +221,7 @@ def _sums(argument: ir.Value) -> tuple[float | None, list[ir.Operation]]:
     """The number that an argument is multiplied by, and the additions that it goes through alone."""
     term, factor = _term(argument)
     found: list[ir.Operation] = []
-    while single_use(term) and (user := next(iter(term.uses)).owner.operation).name == "arith.addf":
+    while (user := _sole_user(term)) is not None and user.name == "arith.addf":
         found.append(user)
         term = user.results[0]
     return factor, found
@@ -227,7 +229,7 @@ def _sums(argument: ir.Value) -> tuple[float | None, list[ir.Operation]]:
 
 def _term(argument: ir.Value) -> tuple[ir.Value, float | None]:
     """What of an argument is added, and the number that it is multiplied by for that."""
-    user = next(iter(argument.uses)).owner.operation if single_use(argument) else None
+    user = _sole_user(argument)
     if user is None or user.name != "arith.mulf":
         return argument, None
     numbers = [build.constant_value(v) for v in user.operands if v != argument]
@@ -237,9 +239,14 @@ def _term(argument: ir.Value) -> tuple[ir.Value, float | None]:
 def _drop(argument: ir.Value) -> None:
     """Takes an argument out of the sum that it is a term of."""
     term, _ = _term(argument)
-    sum_ = next(iter(term.uses)).owner.operation
+    sum_ = _sole_user(term)
+    assert sum_ is not None, "a term of a sum alone"
     (left,) = (v for v in sum_.operands if v != term)
     sum_.results[0].replace_all_uses_with(left)
     sum_.erase()
     if term != argument:
         term.owner.operation.erase()
+
+
+def _sole_user(value: ir.Value) -> ir.Operation | None:
+    return next(iter(value.uses)).owner.operation if single_use(value) else None

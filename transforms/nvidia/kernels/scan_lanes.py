@@ -13,6 +13,7 @@ the running sums, from what those before them found together::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,10 +79,7 @@ def scan_lanes(op: ir.Operation) -> ScanLanes | None:
 
 
 def _may_be_many(extents: Sequence[int | None]) -> bool:
-    count = 1
-    for extent in extents:
-        count *= FEW_RESULTS if extent is None else extent
-    return count >= FEW_RESULTS
+    return math.prod(FEW_RESULTS if extent is None else extent for extent in extents) >= FEW_RESULTS
 
 
 def _combiner(op: ir.Operation, number: int) -> ir.Operation | None:
