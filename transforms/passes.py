@@ -111,6 +111,7 @@ PASSES = (
     "nvidia/kernels/branches-to-selects",
     "nvidia/kernels/round-shared",
     "nvidia/kernels/tile-matmuls",
+    "nvidia/kernels/sums-apart",
     "nvidia/kernels/outline-rows",
     "nvidia/kernels/outline-producers",
     "nvidia/kernels/pieces-to-elements",

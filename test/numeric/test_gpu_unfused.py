@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import CompileError, compile, stats
+from attn_opt.compiler.graphs import Attention
 from gpu import have_gpu
 from gpu import poisoned as poisoned
-from gpu_modules import run_module
+from gpu_modules import Launches, run_module
 
 REASON = "a dimension is rows of one matmul together with others, and not of another"
 # Scores of queries made of one vector, which all rows have in common: rows of values' matmul alone.
@@ -111,3 +112,13 @@ def test_others_are_fused():
     with pytest.warns(match=REASON):
         kernel = compile(text, target="nvidia", arch="sm_90a")
     assert "1 attention found and fused" in kernel.explain() and REASON in kernel.explain()
+
+
+@pytest.mark.parametrize("fields", [{}, {"window": (None, 0)}, {"keys": 100}], ids=str)
+def test_scores_in_memory_have_a_kernel_for_their_rows(fields):
+    """Their maximum, exponentials and sum: not a thread that goes along each row."""
+    graph = Attention(**{"heads": 2, "queries": 96, "keys": 96, "head_size": 264, "element": "f32", **fields})
+    (found,) = run_module(graph.text(), graph.inputs("normal", 0), arch="sm_90a", is_fused=True)
+    expected, _ = graph.reference(graph.inputs("normal", 0))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert [name for name in Launches.kernels if "rows" in name or "elements" in name] == ["attention_rows_0"]
