@@ -133,9 +133,11 @@ def at(entry: dict[str, Any]) -> str:
 
 
 def parallel(entry: dict[str, Any]) -> set[int]:
-    """Which of the loops of what was fused run in parallel, 0 the outermost."""
+    """Which of the loops of what was fused run in parallel, 0 the outermost. (Of one iteration none is left.)"""
     found = [e["details"] for e in entry["also"] if e["details"].get("kind") == "parallel"]
-    return {place for one in found for place in range(one["around"], one["around"] + one["loops"])}
+    loops = enumerate(entry["details"]["loops"])
+    left = [i for i, loop in loops if not isinstance(loop["extent"], int) or loop["extent"] > loop["tile"]]
+    return {i for one in found for i in left[one["around"] : one["around"] + one["loops"]]}
 
 
 def extent(loop: dict[str, Any]) -> str:

@@ -85,10 +85,11 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
     anchor = _hoist_index_ops(forall, [v for group in accesses for a in group for v in (a.offset, a.size)])
     finals = {}
     tiles = {i: _tile_of(out, accesses[i], anchor) for i, out in zip(written, shared, strict=True)}
-    parts = {i: _slice(out, *tiles[i], anchor) for i, out in zip(written, shared, strict=True)}
+    dropped = {i: {a.dim for a in accesses[i] if a.is_dropped} for i in written}
+    parts = {i: _slice(out, *tiles[i], dropped[i], anchor) for i, out in zip(written, shared, strict=True)}
     for i, local in parts.items():  # the anchor may be one of the slices that this erases
         inner.inner_iter_args[i].replace_all_uses_with(local)
-        finals[i] = _localize(local, yielded[i], {a.dim for a in accesses[i]})
+        finals[i] = _localize(local, yielded[i], {a.dim for a in accesses[i]}, dropped[i])
     with ir.InsertionPoint(end.block), outer.operation.location:
         for i, out in zip(written, shared, strict=True):
             insert_parallel(finals[i], out, *tiles[i])
@@ -131,10 +132,14 @@ def _tile_of(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) ->
     return offsets, sizes
 
 
-def _slice(out: ir.Value, offsets: list, sizes: list, anchor: ir.Operation) -> ir.Value:
-    kind = ir.RankedTensorType.get(split(sizes)[1], out.type.element_type)
+def _slice(out: ir.Value, offsets: list, sizes: list, dropped: set[int], anchor: ir.Operation) -> ir.Value:
+    kind = ir.RankedTensorType.get(split(_without(dropped, sizes))[1], out.type.element_type)
     with ir.InsertionPoint(anchor), anchor.location:
         return extract(kind, out, offsets, sizes, [1] * len(offsets))
+
+
+def _without(dims: set[int], parts: list) -> list:
+    return [part for d, part in enumerate(parts) if d not in dims]
 
 
 def _is_whole(value: ir.Value, user: ir.Operation, offsets: list, sizes: list, strides: list) -> bool:
@@ -150,8 +155,9 @@ def _is_whole(value: ir.Value, user: ir.Operation, offsets: list, sizes: list, s
     )
 
 
-def _localize(value: ir.Value, final: ir.Value, dims: set[int]) -> ir.Value:
-    """Rewrites all slices of `value`, now a tile, and of what becomes of it: offset 0 along `dims`.
+def _localize(value: ir.Value, final: ir.Value, dims: set[int], dropped: set[int]) -> ir.Value:
+    """Rewrites all slices of `value`, now a tile, and of what becomes of it: offset 0 along `dims`; the tile is without
+    the dimensions `dropped`.
 
     `final` is one of the values that the tensor becomes; returns what stands in its place.
     """
@@ -163,6 +169,7 @@ def _localize(value: ir.Value, final: ir.Value, dims: set[int]) -> ir.Value:
             if SLICES.get(user.name) == number:
                 offsets, sizes, strides = slice_parts(user)
                 offsets = [0 if d in dims else o for d, o in enumerate(offsets)]
+                offsets, sizes, strides = (_without(dropped, part) for part in (offsets, sizes, strides))
                 with ir.InsertionPoint(user), user.location:
                     if _is_whole(version, user, offsets, sizes, strides):
                         new = version if user.name == "tensor.extract_slice" else user.operands[0]

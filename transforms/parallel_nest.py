@@ -2,7 +2,8 @@
 
 The proof, per loop-carried tensor: it is used by extract_slice and insert_slice alone (through nested loops too); all
 of these have one offset along one dimension, c·iv + invariant with c > 0; and their size along it is at most c·step,
-by a constant or by an affine.min.
+by a constant or by an affine.min. Or the offset is the iteration's number, iv floordiv step, and the size 1: the
+statistics of softmax for each tile of columns of the values.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..dialects.mlir import ir, scf
 from ..dialects.tiling import Index
 from .linear import linear, minima
 from .rewriting import carried_init, defining_op, is_made_inside, ops_in, terminator
-from .slices import Size, slice_parts
+from .slices import Size, is_iteration_number, known_index, slice_parts
 
 PURE_DIALECTS = ("ub", "arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
 SLICES = {"tensor.extract_slice": 0, "tensor.insert_slice": 1}  # operand number of the tensor that is sliced
@@ -22,11 +23,13 @@ SLICES = {"tensor.extract_slice": 0, "tensor.insert_slice": 1}  # operand number
 
 @dataclass
 class Access:
-    """The slices of one loop-carried tensor that an iteration touches: where along which dimension."""
+    """The slices of one loop-carried tensor that an iteration touches: where along which dimension; and whether they
+    are without that dimension."""
 
     dim: int
     offset: ir.Value
     size: Size
+    is_dropped: bool
 
 
 @dataclass
@@ -143,17 +146,27 @@ def _carries(inner: ir.Operation, number: int, arg: ir.Value, loop: scf.ForOp) -
 def _common_access(slices: Sequence[ir.Operation], loop: scf.ForOp) -> Access | None:
     """The dimension along which all slices are the same, driven by the loop's induction variable."""
     iv = loop.induction_variable
-    first, *others = slices
-    for dim, (offset, size, stride) in enumerate(zip(*slice_parts(first), strict=True)):
+    start, step = (known_index(loop.operation.operands[b]) for b in (0, 2))
+    for dim, (offset, size, _) in enumerate(zip(*slice_parts(slices[0]), strict=True)):
+        if not (_available(offset, loop) and _available(size, loop)):
+            continue
+        parts = [(o[dim], s[dim], t[dim]) for o, s, t in map(slice_parts, slices)]
+        if start == 0 and all(s == 1 and is_iteration_number(o, iv, step) for o, s, _ in parts):
+            return Access(dim, offset, size, all(map(_is_reduced, slices)))
         form = linear(offset)
         c = form.coefficient(iv)
-        if c <= 0 or stride != 1 or not _invariant(form.without(iv), loop):
+        if c <= 0 or not _invariant(form.without(iv), loop):
             continue
-        parts = map(slice_parts, others)
-        same = all(linear(o[dim]) == form and _same_size(s[dim], size) and t[dim] == 1 for o, s, t in parts)
-        if same and _at_most(size, c, loop) and _available(offset, loop) and _available(size, loop):
-            return Access(dim, offset, size)
+        same = all(linear(o) == form and _same_size(s, size) and t == 1 for o, s, t in parts)
+        if same and _at_most(size, c, loop):
+            return Access(dim, offset, size, False)
     return None
+
+
+def _is_reduced(op: ir.Operation) -> bool:
+    """Whether a slice that is taken, or put in, has fewer dimensions than the tensor."""
+    part = op.results[0] if op.name == "tensor.extract_slice" else op.operands[0]
+    return part.type.rank < op.operands[SLICES[op.name]].type.rank
 
 
 def _same_size(a: Size, b: Size) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ..dialects.build import as_index, constant_value
 from ..dialects.mlir import arith, ir, tensor
 from .linear import DYNAMIC
+from .rewriting import defining_op
 
 Size: TypeAlias = ir.Value | int
 
@@ -63,6 +64,15 @@ def forall_bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Si
         mixed(view.dynamicUpperBound, view.staticUpperBound),
         mixed(view.dynamicStep, view.staticStep),
     )
+
+
+def is_iteration_number(value: Size, induction: ir.Value, step: Size) -> bool:
+    """Whether an index is how many iterations a loop from 0 on has had: its induction variable floordiv its step."""
+    op = None if isinstance(value, int) else defining_op(value)
+    if op is None or op.name != "affine.apply" or list(op.operands) != [induction] or not isinstance(step, int):
+        return False
+    (result,) = op.attributes["map"].value.results
+    return result == ir.AffineExpr.get_floor_div(ir.AffineExpr.get_dim(0), step)
 
 
 def extract(

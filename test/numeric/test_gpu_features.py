@@ -232,3 +232,48 @@ FEW_QUERIES = {
 def test_few_queries(name, poisoned):
     sizes = {"batch": 2, "heads": 8, "heads_kv": 2, "keys": 300, "head_size": 64, "element": "bf16"}
     check(Attention(**sizes | FEW_QUERIES[name]), {"arch": "sm_90a"}, 1.0, 0)
+
+
+# Values in parts of their columns: of one half, of three, of the last one less; and few rows, which keys are split for.
+LARGE_HEADS = {
+    "full": {"queries": 500, "keys": 700},
+    "causal": {"window": (None, 0), "keys": 448, "bottom_right": True},
+    "window": {"window": (-100, 130), "head_size": 384},
+    "three parts": {"head_size": 576, "value_size": 600},
+    "not aligned": {"head_size": 257},
+    "values alone": {"head_size": 64, "value_size": 600},
+    "keys alone": {"head_size": 600, "value_size": 64},
+    "1024": {"head_size": 1024, "queries": 100, "arch": "sm_90a"},
+    "bias": {"bias": "hqk", "keys": 403},
+    "mask": {"mask": "bk", "keys": 416},
+    "softcap": {"softcap": 30.0},
+    "lengths": {"lengths": (100, 300)},
+    "documents": {"documents": (100, 50, 150)},
+    "lse": {"lse": True},
+    "packed": {"packed": "3hd", "input_layout": "bshd", "output_layout": "bshd"},
+    "dynamic": {"dynamic": True, "window": (None, 0)},
+    "8 bits": {"element": "f8E4M3FN", "output": "f32"},
+    "latent, a token": {"head_size": 576, "value_size": 512, "heads": 128, "heads_kv": 1, "queries": 1, "keys": 1000},
+    "few": {"heads": 8, "heads_kv": 2, "queries": 7, "keys": 3000, "batch": 1},
+}
+
+
+def large_head(name, arch):
+    fields = {"batch": 2, "heads": 2, "queries": 300, "keys": 300, "head_size": 512, "element": "bf16"}
+    fields |= LARGE_HEADS[name]
+    if fields.pop("arch", arch) != arch:
+        pytest.skip(f"queries of {fields['head_size']} are more than shared memory holds")
+    return Attention(**fields)
+
+
+@needs_hopper
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name", LARGE_HEADS)
+def test_large_heads(name, arch, poisoned):
+    check(large_head(name, arch), {"arch": arch, "must_fuse": True}, 1.0, 0)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name", LARGE_HEADS)
+def test_large_heads_are_fused(name, arch):
+    compile(large_head(name, arch).text(), target="nvidia", arch=arch, must_fuse=True)

@@ -3,6 +3,7 @@ passes on tiles decide, such as which maximum is kept, and when a tile is comput
 
 import functools
 
+import gpu_modules  # noqa: F401  # what loads, stores and views of tiles mean
 import numpy as np
 import pytest
 from attn_opt.compiler import pipelines
@@ -143,6 +144,9 @@ CASES = {
     "d 32": {"head_size": 32, "queries": 300},
     "d 128": {"head_size": 128},
     "d 256, causal": {"head_size": 256, "window": (None, 0)},
+    "d 320": {"head_size": 320, "keys": 200},  # from here on values are in parts of their columns
+    "d 400, causal": {"head_size": 400, "window": (None, 0), "keys": 256},
+    "keys of 80, values of 304": {"head_size": 80, "value_size": 304, "queries": 100},
     "bf16": {"element": "bf16"},
     "a tile": {"queries": 128},
     "a small tile": {"queries": 64},

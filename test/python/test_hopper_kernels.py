@@ -199,10 +199,10 @@ def test_tiles_that_ptxas_has_no_machine_code_for_are_refused(tile, message):
 @pytest.mark.parametrize(
     ("heads", "message"), [(2, "tile has 272 columns"), (1, "single tile has at most .* heads of 256")]
 )
-def test_heads_that_are_too_large_are_refused(heads, message):
+def test_heads_that_are_too_large_for_a_tile_are_refused(heads, message):
     text = Attention(heads=heads, head_size=260, keys=300, element="f16").text()
     with pytest.raises(CompileError, match=message):
-        compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True)
+        compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True, tile_sizes=[1, 1, 64, 0, 32])
 
 
 @needs_ptxas

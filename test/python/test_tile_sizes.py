@@ -123,6 +123,13 @@ def test_vectors(monkeypatch):
         ({"head_size": 256}, (128, 80)),
         ({"head_size": 256, "queries": 1024}, (128, 80)),
         ({"head_size": 256, "window": (None, 0)}, (128, 64)),
+        ({"head_size": 320}, (128, 64)),
+        ({"head_size": 512}, (128, 32)),
+        ({"head_size": 512, "heads": 1}, (64, 48)),  # 64 tiles of 128, two for each, for 132 multiprocessors
+        ({"head_size": 512, "window": (None, 0)}, (128, 64)),  # with one stage
+        ({"head_size": 512, "bias": "qk"}, (64, 48)),  # which takes shared memory, too
+        ({"head_size": 576, "value_size": 512}, (64, 32)),
+        ({"head_size": 512, "element": "f32"}, (64, 16)),
         ({"head_size": 64, "softcap": 30.0}, (256, 64)),
         ({"head_size": 64, "softcap": 30.0, "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
         ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (256, 64)),
@@ -152,6 +159,30 @@ def test_vectors(monkeypatch):
 def test_hopper(fields, expected):
     found = chosen(choose_hopper_tile_sizes, **{"heads": 64, "queries": 4096, "keys": 4096, "element": "f16", **fields})
     assert (found[2], found[4]) == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "element", "expected"),
+    [
+        (256, "f16", 0),
+        (257, "f16", 144),
+        (300, "f16", 160),  # 150, in whole groups of 16
+        (512, "bf16", 256),
+        (513, "f16", 176),
+        (512, "f8E4M3FN", 128),  # become halves, which threads copy
+        (512, "f32", 0),  # not in parts: left in memory
+    ],
+)
+def test_parts_of_columns(head, element, expected):
+    fields = {"heads": 64, "queries": 4096, "keys": 4096}
+    found = chosen(choose_hopper_tile_sizes, head_size=head, element=element, **fields)
+    assert found[3] == expected
+
+
+def test_latent_attention_of_a_token():
+    """128 heads share keys of 576, of which 512 are the values: rows of two tiles."""
+    fields = {"head_size": 576, "value_size": 512, "queries": 1, "heads": 128, "heads_kv": 1, "keys": 4096}
+    assert chosen(choose_hopper_tile_sizes, element="bf16", **fields) == [1, 1, 64, 1, 256, 32]
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,64 @@ func.func @two(%a: tensor<8xf32>, %b: tensor<8x?xf32>, %n: index) -> (tensor<8xf
   }
   return %r#0, %r#1 : tensor<8xf32>, tensor<8x?xf32>
 }
+
+// -----
+
+// Tiles of columns: what rows have for each tile stands at the number of the iteration, and is a row in the tile.
+// CHECK-LABEL: func.func @columns
+// CHECK: %[[R:.*]]:2 = scf.forall (%[[C:.*]]) = (0) to (500) step (256) shared_outs(%[[O:.*]] = %arg0, %[[M:.*]] = %arg1)
+// CHECK-DAG: %[[I:.*]] = affine.apply #[[FLOOR:.*]](%[[C]])
+// CHECK-DAG: %[[ROW:.*]] = tensor.extract_slice %[[M]][%[[I]], 0] [1, 8] [1, 1] : tensor<2x8xf32> to tensor<8xf32>
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[ROW]]) -> (tensor<8x?xf32>, tensor<8xf32>)
+// CHECK: scf.forall.in_parallel
+// CHECK: tensor.parallel_insert_slice %{{.*}} into %[[M]][%[[I]], 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<2x8xf32>
+func.func @columns(%o: tensor<8x500xf32>, %m: tensor<2x8xf32>, %x: tensor<64x8xf32>) -> (tensor<8x500xf32>, tensor<2x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  %c500 = arith.constant 500 : index
+  %r:2 = scf.for %c = %c0 to %c500 step %c256 iter_args(%o1 = %o, %m1 = %m) -> (tensor<8x500xf32>, tensor<2x8xf32>) {
+    %r1:2 = scf.for %k = %c0 to %c64 step %c1 iter_args(%o2 = %o1, %m2 = %m1) -> (tensor<8x500xf32>, tensor<2x8xf32>) {
+      %n = affine.min affine_map<(i) -> (-i + 500, 256)>(%c)
+      %i = affine.apply affine_map<(i) -> (i floordiv 256)>(%c)
+      %row = tensor.extract_slice %m2[%i, 0] [1, 8] [1, 1] : tensor<2x8xf32> to tensor<8xf32>
+      %y = tensor.extract_slice %x[%k, 0] [1, 8] [1, 1] : tensor<64x8xf32> to tensor<8xf32>
+      %max = linalg.max ins(%row, %y : tensor<8xf32>, tensor<8xf32>) outs(%row : tensor<8xf32>) -> tensor<8xf32>
+      %t = tensor.extract_slice %o2[0, %c] [8, %n] [1, 1] : tensor<8x500xf32> to tensor<8x?xf32>
+      %u = linalg.exp ins(%t : tensor<8x?xf32>) outs(%t : tensor<8x?xf32>) -> tensor<8x?xf32>
+      %o3 = tensor.insert_slice %u into %o2[0, %c] [8, %n] [1, 1] : tensor<8x?xf32> into tensor<8x500xf32>
+      %m3 = tensor.insert_slice %max into %m2[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<2x8xf32>
+      scf.yield %o3, %m3 : tensor<8x500xf32>, tensor<2x8xf32>
+    }
+    scf.yield %r1#0, %r1#1 : tensor<8x500xf32>, tensor<2x8xf32>
+  }
+  return %r#0, %r#1 : tensor<8x500xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// Numbers of other tiles, or of iterations that do not begin with the first one, may be the same twice.
+// CHECK-LABEL: func.func @other_numbers
+// CHECK-NOT: scf.forall
+func.func @other_numbers(%m: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %c500 = arith.constant 500 : index
+  %r = scf.for %c = %c0 to %c500 step %c64 iter_args(%m1 = %m) -> (tensor<4x8xf32>) {
+    %i = affine.apply affine_map<(i) -> (i floordiv 128)>(%c)
+    %row = tensor.extract_slice %m1[%i, 0] [1, 8] [1, 1] : tensor<4x8xf32> to tensor<8xf32>
+    %exp = linalg.exp ins(%row : tensor<8xf32>) outs(%row : tensor<8xf32>) -> tensor<8xf32>
+    %m2 = tensor.insert_slice %exp into %m1[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<4x8xf32>
+    scf.yield %m2 : tensor<4x8xf32>
+  }
+  %s = scf.for %c = %c64 to %c500 step %c128 iter_args(%m1 = %r) -> (tensor<4x8xf32>) {
+    %i = affine.apply affine_map<(i) -> (i floordiv 128)>(%c)
+    %row = tensor.extract_slice %m1[%i, 0] [1, 8] [1, 1] : tensor<4x8xf32> to tensor<8xf32>
+    %exp = linalg.exp ins(%row : tensor<8xf32>) outs(%row : tensor<8xf32>) -> tensor<8xf32>
+    %m2 = tensor.insert_slice %exp into %m1[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<4x8xf32>
+    scf.yield %m2 : tensor<4x8xf32>
+  }
+  return %s : tensor<4x8xf32>
+}

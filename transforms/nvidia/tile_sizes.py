@@ -7,7 +7,7 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
   dimensions exceed 128 and only one block has room;
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
 - less of both where shared memory, of which some GPUs have 99 KiB a block, does not hold them;
-- the head dimensions are not tiled;
+- the head dimensions are not tiled up to 256; beyond, values have parts of their columns (large_heads.py);
 - where queries are few (decoding), heads of a group that shares their keys are rows with them, 64 at most, or 128 that
   they fill: keys are read once for all of these.
 
@@ -49,7 +49,8 @@ from .alignment import are_aligned
 from .architecture import MULTIPROCESSORS, RESERVED
 from .elements import byte_width
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .schedule.widen_operands import MOST_COLUMNS
+from .large_heads import MOST_COLUMNS, SHARED_MEMORY, columns_of_part, fitting_tile, most_columns_held
+from .schedule.widen_operands import MOST_COLUMNS as MOST_WIDENED
 from .tile_times import time_of_parts, time_of_tiles
 from .version_functions import few_queries, loop_of_group
 
@@ -58,6 +59,7 @@ Tiles = tuple[tuple[int, int, int], ...]
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia-log.md).
 ANY_HEAD = 1 << 63  # more than a dimension can have
 TILES_BY_HEAD = ((128, 64, 64), (ANY_HEAD, 128, 32))
+HELD_TILES_BY_HEAD = ((128, 64, 64), (256, 128, 32), (ANY_HEAD, 64, 16))  # where threads hold queries
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (ANY_HEAD, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 80))
 FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *HOPPER_TILES_BY_HEAD[2:])
@@ -89,8 +91,8 @@ def choose_hopper_tile_sizes(
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if few and aligned:
         return _choose_few(attention, others, multiprocessors)
-    if not aligned or (eight_bits and _head_size(attention) > MOST_COLUMNS):
-        return _choose(attention, TILES_BY_HEAD)
+    if not aligned or (eight_bits and _head_size(attention) > MOST_WIDENED):
+        return _choose_general(attention)
     if others:
         planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
         small = _small_tiles(attention, planes)
@@ -136,13 +138,14 @@ def _choose_fastest(
     if queries is None:
         return _choose(attention, [*candidates, small][0])
     others = [extents[d] for d in loops.batch + loops.m[:-1]]
+    others += [-(-(extents[d] or 1) // MOST_COLUMNS) for d in loops.n[-1:]]
     heads = None if None in others else math.prod(n for n in others if n is not None)
     summed = extent_of(extents, loops.k[-1:], queries)
     cut, is_causal = bool(_by_place(attention)), _is_causal(attention)
     half = tuple((limit, MOST_ROWS, MOST_ROWS if cut else keys) for limit, _, keys in small)
     times: list[tuple[float, Tiles]] = []
     for tiles in [*candidates, small, half]:
-        rows, _ = _sizes_for(_head_size(attention), tiles)
+        rows, _ = _rows_and_keys(attention, tiles)
         if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
             times.append((time_of_tiles(rows, queries, summed, heads, is_causal, multiprocessors), tiles))
     least = min(time for time, _ in times)
@@ -158,13 +161,13 @@ def _choose_few(attention: Attention, others: Sequence[ir.Value], multiprocessor
     queries, group = extents[loops.m[-1]], loop_of_group(loops.m, extents)
     is_open = queries is None or FEW_QUERIES in attention.root.attributes
     if is_open or attention.root.operands[1].type.element_type.width != 16:
-        return _choose(attention, TILES_BY_HEAD)
+        return _choose_general(attention)
     known, filled = [extents[d] for d in loops.batch + loops.m], []
     if not others and None not in known:
         heads = 1 if group is None else extents[group]
         filled = [rows for rows in (128, 64) if rows % queries == 0 and heads % (rows // queries) == 0]
     if not filled and queries <= MOST_ROWS // 2:
-        return _choose(attention, TILES_BY_HEAD)
+        return _choose_general(attention)
     rows = MOST_ROWS
     if filled:
         keys, tiles = extent_of(extents, loops.k[-1:], MANY_KEYS), math.prod(n for n in known if n is not None)
@@ -325,7 +328,7 @@ def _comes_aligned(op: ir.Operation, number: int, queries: int | None) -> bool:
 def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[list[int], list[int]]:
     """Sizes for the loops of the second matmul, and their order from outer to inner, for blocks that may have so many
     bytes of shared memory."""
-    return _choose(attention, TILES_BY_HEAD, shared_memory)
+    return _choose_general(attention, shared_memory)
 
 
 def _extents(root: ir.Operation) -> list[int | None]:
@@ -352,10 +355,21 @@ def _sizes_for(head: int, tiles: Tiles) -> tuple[int, int]:
     return next((queries, keys) for limit, queries, keys in tiles if head <= limit)
 
 
-def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int, int]:
+def _rows_and_keys(attention: Attention, tiles: Tiles) -> tuple[int, int]:
+    """Queries and keys of a tile by the copy engine."""
+    head = _head_size(attention)
+    rows, keys = _sizes_for(head, tiles)
+    if head <= MOST_COLUMNS:
+        return rows, keys
+    others = [v for v, _ in _other_tensors(attention) if _is_staged(v, attention)]
+    of_scores = sum(byte_width(v.type.element_type) for v in others)
+    return fitting_tile(rows, head, of_scores, bool(_by_place(attention)))
+
+
+def _fitting(queries: int, keys: int, row: int, of_values: int, shared_memory: int) -> tuple[int, int]:
     """The same, or half and half of them as long as shared memory does not hold queries, two stages of keys, and two
     of values, whose rows have so many bytes."""
-    while (queries + 2 * 2 * keys) * row + RESERVED > shared_memory:
+    while (queries + 2 * keys) * row + 2 * keys * of_values + RESERVED > shared_memory:
         if queries > MOST_ROWS:
             queries //= 2
         elif keys > LEAST_KEYS:
@@ -365,25 +379,48 @@ def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int
     return queries, keys
 
 
-def _choose(
-    attention: Attention, tiles: Tiles, shared_memory: int | None = None, most_rows: int = MOST_ROWS
+def _choose(attention: Attention, tiles: Tiles, most_rows: int = MOST_ROWS) -> tuple[list[int], list[int]]:
+    """By the copy engine. `most_rows`: of heads and few queries together."""
+    if attention.root.operands[1].type.element_type.width > 16:
+        return _choose_general(attention)
+    rows, keys = _rows_and_keys(attention, tiles)
+    return _sizes(attention, (rows, keys), MOST_COLUMNS, min(rows, most_rows))
+
+
+def _choose_general(attention: Attention, shared_memory: int | None = None) -> tuple[list[int], list[int]]:
+    """By threads, for blocks that may have so many bytes of shared memory; None: Hopper's."""
+    head, width = _head_size(attention), attention.root.operands[1].type.element_type.width
+    tiles: Tiles
+    if width > 16:  # no parts of columns: scores once more, a sum of three products each, take longer than memory
+        tiles, row, columns = WIDE_TILES_BY_HEAD, 4 * head, ANY_HEAD
+    elif shared_memory is None and width == 16:
+        tiles, row, columns = TILES_BY_HEAD, 2 * head, MOST_COLUMNS
+    else:
+        tiles, row, columns = HELD_TILES_BY_HEAD, 2 * head, most_columns_held(head)
+    of_values = row if head <= MOST_COLUMNS else min(row, 2 * columns)
+    most = SHARED_MEMORY if shared_memory is None else shared_memory
+    return _sizes(attention, _fitting(*_sizes_for(head, tiles), row, of_values, most), columns, MOST_ROWS)
+
+
+def _sizes(
+    attention: Attention, tile: tuple[int, int], most_columns: int, most_rows: int
 ) -> tuple[list[int], list[int]]:
-    """`most_rows`: of heads and few queries together."""
-    root = attention.root
-    loops, extents = contraction_loops(root), _extents(root)
+    """Of all loops, for a tile of so many queries and keys; from head dimension 257 on of at most so many columns of
+    values. `most_rows`: of heads and few queries together."""
+    loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
+    queries, keys = tile
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
-    is_wide = root.operands[1].type.element_type.width > 16
-    queries, keys = _sizes_for(_head_size(attention), WIDE_TILES_BY_HEAD if is_wide else tiles)
-    if shared_memory is not None:
-        queries, keys = _fitting(queries, keys, _head_size(attention) * (4 if is_wide else 2), shared_memory)
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, MOST_ROWS if known <= MOST_ROWS else queries)
     if loops.m:
         _join_heads(sizes, extents, loops.m, most_rows)
+    for d in loops.n[-1:]:
+        columns = extents[d] or 0
+        sizes[d] = columns_of_part(columns, most_columns) if columns > max(most_columns, MOST_COLUMNS) else 0
     d = loops.k[-1]
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     return sizes, [*loops.batch, *loops.m, *loops.n, *loops.k]

@@ -338,12 +338,12 @@ def zero_like(value: ir.Value) -> bool:
 
 
 def filled_with(value: ir.Value, number: float) -> bool:
-    """Whether every element is `number`: a fill, a slice of one, or what iterations of scf.forall see of one."""
+    """Whether every element is `number`: a fill, a slice or copies of it, or what scf.forall carries of it."""
     if isinstance(value.owner, ir.Block):
         init = carried_init(value) if value.owner.owner.name == "scf.forall" else None
         return init is not None and filled_with(init, number)
     op = value.owner.operation
-    if op.name in VIEWS:
+    if op.name in (*VIEWS, "linalg.broadcast"):
         return filled_with(op.operands[0], number)
     if op.name == "arith.constant":
         attribute = op.attributes["value"]

@@ -16,7 +16,7 @@ from ...passes import Pass, PassError, option, remark
 from ...products import is_product, product
 from ...reshapes import RESHAPES, only_units
 from ...rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
-from ...slices import Size, forall_bounds, mixed, slice_offsets, slice_sizes
+from ...slices import Size, forall_bounds, is_iteration_number, mixed, slice_offsets, slice_sizes
 from ...splats import filled_with
 from ..axes import Axes
 from ..constants import constant_memory, own_constants
@@ -211,7 +211,7 @@ class _Outliner:
     def run(self) -> None:
         self._sink_loaded_scalars()
         lower, upper, step = forall_bounds(self.forall)
-        self._check_coverage(lower, upper)
+        self._check_coverage(lower, upper, step)
         tensors, scalars = self._captured()
         host = ir.InsertionPoint(self.forall)
         with host, self.forall.location:
@@ -223,7 +223,7 @@ class _Outliner:
 
     # What the loop is.
 
-    def _check_coverage(self, lower: list, upper: list) -> None:
+    def _check_coverage(self, lower: list, upper: list, step: list) -> None:
         """Every element of the outputs is written by a block: they start as memory that holds nothing."""
         shared = list(self.forall.operands)[len(self.forall.operands) - len(self.outputs) :]
         for store in self.stores:
@@ -231,11 +231,12 @@ class _Outliner:
             init = shared[self.outputs.index(target)]
             offsets, sizes = slice_offsets(store), slice_sizes(store)
             for d, extent in enumerate(_sizes(init)):
-                loop = self.inductions.index(offsets[d]) if offsets[d] in self.inductions else None
-                if loop is None:
-                    covered = offsets[d] == 0 and is_product(sizes[d], extent)
-                else:
-                    covered = lower[loop] == 0 and is_product(upper[loop], extent)
+                covered = offsets[d] == 0 and is_product(sizes[d], extent)
+                for loop, induction in enumerate(self.inductions):
+                    if offsets[d] == induction:
+                        covered = lower[loop] == 0 and is_product(upper[loop], extent)
+                    elif is_iteration_number(offsets[d], induction, step[loop]) and isinstance(upper[loop], int):
+                        covered = lower[loop] == 0 and is_product(-(-upper[loop] // step[loop]), extent)
                 if not covered:
                     raise PassError("the tiles of a result do not cover all of it, which kernels rely on", store)
         if len(self.stores) != len(self.outputs):
