@@ -230,6 +230,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             pipelines.TO_LINALG,
             "sink-transposes",
             "raise-attention",
+            *(["infinite-masks"] if target == "nvidia" else []),
             *([few] if versions and not tiling else []),
             "join-products",
             FuseAttention(

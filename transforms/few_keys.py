@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..dialects.mlir import ir
 from ..dialects.tiling import Index, online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
 from .online.masks import DeadTiles
+from .online.one_tile import OneTile
 from .online.positions import Local, element
 from .online.tile_forms import TileForms
-from .online.tile_sets import SetsOfTiles, Tiles
 
 FEWEST = 1024  # keys, from which on it counts that each is read once
 
@@ -30,33 +27,6 @@ def see_few_keys(attention: Attention, queries: int) -> bool:
     sizes = [[Index(queries)] if d == loops.m[-1] else [] for d in axes]
     start = [Index(FEWEST if d == keys else 0) for d in range(len(axes))]
     position = [at + Index(0, ((Local(d), 1),)) for d, at in enumerate(start)]
-    rest = _Rest()
+    rest = OneTile()  # all keys but the first
     masks = DeadTiles(TileForms(rest, sizes))
     return masks.dead(element(x, position)).tiles == rest.all
-
-
-class _Rest(SetsOfTiles):
-    """One tile in place of those of a loop: all keys but the first. It is in a set, or not."""
-
-    def __init__(self) -> None:
-        self.none = []
-        self.counter: Any = object()  # no form differs from tile to tile
-
-    @property
-    def all(self) -> Tiles:
-        return [(0, 1)]
-
-    def where_not_positive(self, form: Index) -> Tiles:
-        return self.all if form.static is not None and form.static <= 0 else self.none
-
-    def union(self, a: Tiles, b: Tiles) -> Tiles:
-        return a or b
-
-    def intersection(self, a: Tiles, b: Tiles) -> Tiles:
-        return a and b
-
-    def visible(self, value: ir.Value) -> bool:
-        return True
-
-    def quotient(self, form: Index, divisor: int) -> Index | None:
-        return Index(form.static // divisor) if form.static is not None else None

@@ -30,6 +30,7 @@ PASSES = (
     "raise-attention",
     "cpu/version-queries",
     "nvidia/version-functions",
+    "infinite-masks",
     "join-products",
     "fuse-attention",
     "check-sizes",

@@ -41,6 +41,12 @@ def written_out(q, k, v):
     return scores.masked_fill(i - j > 70, -math.inf).float().softmax(-1).to(v.dtype) @ v
 
 
+def masked_by_a_number(q, k, v):
+    i, j = torch.arange(q.size(-2), device=q.device)[:, None], torch.arange(k.size(-2), device=q.device)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    return scores.masked_fill((j > i) | (j < i - 70), -65504).softmax(-1) @ v
+
+
 def grouped(q, k, v):
     return F.scaled_dot_product_attention(q, k[:, :2], v[:, :2], enable_gqa=True)
 
@@ -67,7 +73,7 @@ def normed_and_rotated(q, k, v):
     return F.scaled_dot_product_attention(prepared(q), prepared(k), v)
 
 
-FUNCTIONS = [causal, written_out, grouped, with_slopes, normed_and_rotated]
+FUNCTIONS = [causal, written_out, masked_by_a_number, grouped, with_slopes, normed_and_rotated]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

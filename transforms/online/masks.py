@@ -72,7 +72,7 @@ class DeadTiles:
             return at.intersection(*(self.dead(scalar.operand(i), bound) for i in (0, 1)))
         if op.name == "arith.extf" or (infinite and op.name in ("arith.truncf", "arith.subf")):
             return self.dead(scalar.operand(0), bound)
-        if (scaled := _scaled(op)) is not None:
+        if (scaled := scaled_by(op)) is not None:
             return self.dead(scalar.operand(scaled[0]), bound / scaled[1])
         return self._chosen(scalar, lambda x: self.dead(x, bound)) if op.name == "arith.select" else at.none
 
@@ -156,7 +156,7 @@ class TileMasks(DeadTiles):
             found += [n for n in values if isinstance(n, float) and math.isfinite(n)]
         elif op.name == "arith.extf":
             return self.lowest(scalar.operand(0))
-        elif (scaled := _scaled(op)) is not None:
+        elif (scaled := scaled_by(op)) is not None:
             inner = self.lowest(scalar.operand(scaled[0]))
             found = [inner * scaled[1] if inner is not None else None]
         else:
@@ -227,7 +227,7 @@ class TileMasks(DeadTiles):
 _BOUNDS = ("arith.minnumf", "arith.minimumf", "arith.maxnumf", "arith.maximumf")
 
 
-def _scaled(op: ir.Operation) -> tuple[int, float] | None:
+def scaled_by(op: ir.Operation) -> tuple[int, float] | None:
     """(0 or 1, c) if `op` is that operand times a positive constant c."""
     if op.name not in ("arith.mulf", "arith.divf"):
         return None

@@ -1,0 +1,78 @@
+"""Masks of finite numbers on GPUs: −∞ where each row surely has a key, else the number that they are."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn_opt.compiler import compile  # noqa: E402
+
+Q, K, D = 96, 160, 16
+
+
+def places(q, k):
+    return torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+
+
+def attention(modify):
+    def function(q, k, v, *others):
+        scores = (q @ k.mT) * q.shape[-1] ** -0.5
+        return modify(scores, *places(q, k), *others).softmax(-1) @ v
+
+    return function
+
+
+INFINITE = {
+    "causal": lambda s, i, j: s.masked_fill(j > i, -1e9),
+    "causal to the last key": lambda s, i, j: s.masked_fill(j > i + K - Q, -1e9),
+    "the least number": lambda s, i, j: torch.where(j <= i, s, torch.finfo(s.dtype).min),
+    "that of f16": lambda s, i, j: s.masked_fill(j > i, -65504.0),
+    "window": lambda s, i, j: s.masked_fill((j > i) | (j < i - 20), -1e9),
+    "window to the last key": lambda s, i, j: s.masked_fill((j > i + K - Q) | (j < i + K - Q - 20), -1e9),
+    "two masks": lambda s, i, j: s.masked_fill(j > i, -1e9).masked_fill(j < i - 20, torch.finfo(s.dtype).min),
+    "behind −∞": lambda s, i, j: s.masked_fill(j > i, -1e9).masked_fill(j < i - 20, -torch.inf),
+    "later keys": lambda s, i, j: s.masked_fill(j < i, -1e9),
+    "before the scale": lambda s, i, j: s.masked_fill(j > i, -1e9) * 0.5,
+    "softcap": lambda s, i, j: (torch.tanh(s / 20) * 20).masked_fill(j > i, -1e9),
+    "ALiBi": lambda s, i, j: (s - 0.1 * (i - j).abs()).masked_fill(j > i, -1e9),
+}
+FINITE = {
+    "too high": (lambda s, i, j: s.masked_fill(j > i, -1e4), ()),
+    "a scale that makes it so": (lambda s, i, j: s.masked_fill(j > i, -65504.0) * 0.125, ()),
+    "rows without a key": (lambda s, i, j: s.masked_fill(j > i - 5, -1e9), ()),
+    "padding": (lambda s, i, j, there: s.masked_fill(~there | (j > i), -1e9), (torch.bool,)),
+    "a bias, which may be −∞": (lambda s, i, j, bias: (s + bias).masked_fill(j > i, -1e9), (torch.float32,)),
+    "a cap behind it": (lambda s, i, j: torch.tanh(s.masked_fill(j > i, -1e9) / 20) * 20, ()),
+    "a distance added to it": (lambda s, i, j: s.masked_fill(j > i, -1e9) - 0.1 * (i - j).abs(), ()),
+    "one number for another": (lambda s, i, j: torch.where(j > i, torch.where(j > 2 * i, 0.0, s), -1e9), ()),
+}
+
+
+def inputs(kinds=()):
+    torch.manual_seed(0)
+    others = [torch.rand(K) > 0.5 if kind == torch.bool else torch.randn(K) for kind in kinds]
+    return [torch.randn(2, n, D) for n in (Q, K, K)] + others
+
+
+def told(function, args):
+    explained = compile(function, tuple(args), target="nvidia", arch="sm_90a").explain()
+    return "infinite-masks" in explained
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_each_row_has_a_key(name):
+    assert told(attention(INFINITE[name]), inputs())
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_what_may_count_stays(name):
+    modify, kinds = FINITE[name]
+    assert not told(attention(modify), inputs(kinds))
+
+
+def test_scores_that_others_read_stay():
+    def function(q, k, v):
+        i, j = places(q, k)
+        scores = (q @ k.mT).masked_fill(j > i, -1e9)
+        return scores.softmax(-1) @ v, scores
+
+    assert not told(function, inputs())
