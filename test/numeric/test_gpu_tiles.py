@@ -254,3 +254,16 @@ def test_row_sums_by_matmul(options, keep_maximum, expected):
     module = lowered(Attention(**{**sizes, **options}), keep_maximum=keep_maximum)
     with module.context:
         assert bool(ops_in(module.operation, "tile.append_ones")) == expected
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e9, -3e38])
+def test_the_first_maximum_is_no_masks(number):
+    """Padding before the keys, by a number: the first tile has nothing else, and its maximum would suit no other."""
+    graph = Attention(batch=1, heads=1, queries=128, keys=512, head_size=64, element="bf16", bias="k")
+    *inputs, bias = graph.inputs("normal", 0)
+    bias = np.zeros_like(bias)
+    bias[..., :200] = number
+    found = run(graph, (*inputs, bias))
+    expected, _ = graph.reference((*inputs, bias))
+    assert np.linalg.norm(found - expected) <= 2e-2 * np.linalg.norm(expected)
+    assert Seen.raised and not any(Seen.raised)

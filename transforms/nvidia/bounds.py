@@ -14,6 +14,7 @@ from ..rewriting import defining_op, terminator
 from .masking import yielded
 
 LOW = -(2.0**126)  # a number below it times log2 e may be infinite
+LOWEST_OF_F16 = -65504.0
 SMALLEST = 2.0**-126  # of the f32 that are not subnormal
 MOST = 126.0  # of |x| in 2^x, where it is bounded
 BOUNDED = ("math.tanh", "math.exp", "math.exp2", "tile.exp2")
@@ -34,46 +35,53 @@ def exponent_bound(exponential: ir.Operation) -> int | None:
     return most if most + of_row <= MOST else None
 
 
-def may_be_low(value: ir.Value) -> bool:
-    """Whether what a body computes may be a finite number below LOW, by what masks are: floats from memory that reach
+def may_be_low(value: ir.Value, low: float = LOW) -> bool:
+    """Whether what a body computes may be a finite number below `low`, by what masks are: floats from memory that reach
     so far, and constants."""
     number, op = constant_value(value), defining_op(value)
     if number is not None:
-        return -math.inf < number < LOW
+        return -math.inf < number < low
     if op is not None:
-        if op.name == "arith.select" and _is_test_of_low(op.operands[0], op.operands[2]):
-            return may_be_low(op.operands[1])
-        return op.name not in BOUNDED and any(may_be_low(v) for v in op.operands if isinstance(v.type, ir.FloatType))
+        if op.name == "arith.select" and _is_test_of_low(op.operands[0], op.operands[2], low):
+            return may_be_low(op.operands[1], low)
+        floats = (v for v in op.operands if isinstance(v.type, ir.FloatType))
+        return op.name not in BOUNDED and any(may_be_low(v, low) for v in floats)
     tile = tile_of(value)
     if tile is None or not isinstance(tile.type, ir.RankedTensorType):  # any number
-        return not isinstance(value.type, ir.F16Type)
-    return _tile_may_be_low(tile)
+        return _reaches(value.type, low)
+    return _tile_may_be_low(tile, low)
 
 
-def _is_test_of_low(condition: ir.Value, value: ir.Value) -> bool:
-    """Whether it holds where the value is LOW."""
+def _reaches(kind: ir.Type, low: float) -> bool:
+    """Whether a type of floats has numbers below `low`."""
+    return not isinstance(kind, ir.F16Type) or low > LOWEST_OF_F16
+
+
+def _is_test_of_low(condition: ir.Value, value: ir.Value, low: float) -> bool:
+    """Whether it holds where the value is below `low`."""
     op = defining_op(condition)
     if op is None or op.name != "arith.cmpf" or op.operands[0] != value:
         return False
     number = constant_value(op.operands[1])
     is_less = ir.IntegerAttr(op.attributes["predicate"]).value == int(arith.CmpFPredicate.OLT)
-    return is_less and number is not None and number >= LOW
+    return is_less and number is not None and number >= low
 
 
-def _tile_may_be_low(tile: ir.Value) -> bool:
+def _tile_may_be_low(tile: ir.Value, low: float) -> bool:
     made = defining_op(tile)
-    if isinstance(tile.type.element_type, ir.F16Type):
+    if not _reaches(tile.type.element_type, low):
         return False
     if made is not None and made.name == "scf.if":
         number = list(made.results).index(tile)
-        return any(_tile_may_be_low(terminator(region.blocks[0]).operands[number]) for region in made.regions)
+        ends = (terminator(region.blocks[0]).operands[number] for region in made.regions)
+        return any(_tile_may_be_low(v, low) for v in ends)
     if made is not None and made.name in ("tile.wait_matmuls", "tile.settle"):
-        return _tile_may_be_low(made.operands[0])
+        return _tile_may_be_low(made.operands[0], low)
     if made is None or made.name != "linalg.generic" or is_matmul(made):
         return made is not None and made.name.startswith("tile.")  # what comes from memory
     if reduces(made):  # the maximum of a row
-        return any(_tile_may_be_low(v) for v in made.operands if isinstance(v.type, ir.RankedTensorType))
-    return may_be_low(terminator(made.regions[0].blocks[0]).operands[list(made.results).index(tile)])
+        return any(_tile_may_be_low(v, low) for v in made.operands if isinstance(v.type, ir.RankedTensorType))
+    return may_be_low(terminator(made.regions[0].blocks[0]).operands[list(made.results).index(tile)], low)
 
 
 def row_limit(exponential: ir.Operation) -> float | None:

@@ -210,15 +210,14 @@ class PlanOfGuards(Plan):
 
 @dataclass(frozen=True)
 class PlanOfMasks(Plan):
-    """All tiles that are not dead keep the masks, where loops without them would stay apart on a GPU: from and to tiles
-    that are found by data, with finite masks or in many parts."""
+    """All tiles that are not dead keep the masks, where loops without them would stay apart on a GPU: with finite
+    masks, or in many parts from and to tiles that are found by data."""
 
     @classmethod
     def of(cls, tiles: MaskedTiles) -> Plan | None:
         scans = tiles.masks.forms.scans
-        if tiles.options.tests or scans is None or not scans.found_rows:
-            return None
-        if not tiles.masks.is_finite and len(tiles.parts) <= JOINED:
+        by_data = scans is not None and scans.found_rows
+        if tiles.options.tests or not (tiles.masks.is_finite or (by_data and len(tiles.parts) > JOINED)):
             return None
         return cls(tiles, parts_of(tiles.sets, tiles.alive, []), [], tiles.tested, tiles.guard)
 

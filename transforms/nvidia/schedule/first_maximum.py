@@ -10,11 +10,10 @@ keys, as by ALiBi: the dead ones are then larger than all that are live)::
     %t = %y · 0.18                              becomes   %y = scf.if %cut { select(j > i, −inf, %x) } …
     %m = rowmax(%t)                                       %t = %y · 0.18
 
-And a maximum that is −inf all the same, by a mask from memory, or as low as such masks are where they are finite, is
-taken as 0. Where scores are bounded, and more than
-half of what exponents hold, it is kept within what they leave, so that exponentials come from a table in the short way
-(``bounds``): a softcap of 50 is 72 · ln 2, which leaves 54 for the maximum. Rows with scores close to the cap are
-computed again.
+And a maximum that is −inf all the same, by a mask from memory, or as low as masks are that are finite, is taken as 0.
+Where scores are bounded, and more than half of what exponents hold, it is kept within what they leave, so that
+exponentials come from a table in the short way (``bounds``): a softcap of 50 is 72 · ln 2, which leaves 54 for the
+maximum. Rows with scores close to the cap are computed again.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from __future__ import annotations
 from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ...rewriting import Values, copy_op, defining_op, ops_in, ops_of
-from ..bounds import LOW, may_be_low
+from ..bounds import may_be_low
 from ..masking import masks, modifies_first, unmasked, yielded
+
+OF_MASKS = -1024.0  # below it, a maximum is that of a mask: rows whose scores are as low are computed again
 
 
 def unmask(maxima: ir.Operation) -> None:
@@ -41,11 +42,12 @@ def unmask(maxima: ir.Operation) -> None:
 
 def adjust(update: ir.Operation, number: int, by: float, limit: float | None) -> None:
     """Adds to the result `number`, a maximum, of `update`, in whose region it is computed; in place of −inf, or of what
-    is LOW, to 0. What exceeds the limit, on either side, becomes that."""
+    is as low as masks are, to 0. What exceeds the limit, on either side, becomes that."""
     terminator = ops_of(update.regions[0].blocks[0])[-1]
     value = terminator.operands[number]
     with ir.InsertionPoint(terminator), update.location:
-        at, low = (arith.CmpFPredicate.OLT, LOW) if may_be_low(value) else (arith.CmpFPredicate.OEQ, float("-inf"))
+        is_masked = may_be_low(value, OF_MASKS)
+        at, low = (arith.CmpFPredicate.OLT, OF_MASKS) if is_masked else (arith.CmpFPredicate.OEQ, float("-inf"))
         is_low = arith.cmpf(at, value, build.constant(value.type, low))
         finite = arith.select(is_low, build.constant(value.type, 0.0), value)
         found = arith.addf(finite, build.constant(value.type, by)) if by else finite
