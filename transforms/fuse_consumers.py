@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dialects import build
-from ..dialects.mlir import ir
+from ..dialects.mlir import arith, ir
 from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
 from ..dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types, reduces
 from ..dialects.tiling.tensor_ops import reassociation
@@ -35,8 +35,8 @@ class FuseConsumers(Pass):
 
     A kernel then writes what is asked for, and nothing that is only read again. What reads a reshape of a result,
     element by element, goes before it (torch rounds the result of a collapsed matmul, and adds to it).
-    Kernels of tiles for GPUs store narrow floats: with `narrow` a comparison moves into the loop only if what is made
-    of it does as well.
+    Kernels of tiles for GPUs store narrow floats: with `narrow` a comparison moves into the loop only if narrow floats
+    are made of it; where some of them stay behind, its bits are stored as 0.0 and 1.0.
     """
 
     narrow: bool = option("only what ends in floats of up to 32 bits", False)
@@ -60,6 +60,8 @@ class FuseConsumers(Pass):
             remark(location, "computed on the tiles of the loop before it")
             _move_before_reshapes(forall)
             consumer = self._consumer(forall)
+        if self.narrow:
+            _numbers_for_bits(forall)
 
     def _consumer(self, forall: ir.Operation) -> ir.Operation | None:
         """An op that can move into the loop."""
@@ -71,6 +73,30 @@ class FuseConsumers(Pass):
                 if _Fusion(forall, op).is_possible():
                     return op
         return None
+
+
+def _numbers_for_bits(forall: ir.Operation) -> None:
+    """Results of the loop that are bits, as not all that is made of them has moved into it, become 0.0 and 1.0."""
+    bit = next((r for r in forall.results if r.type.element_type == ir.IntegerType.get_signless(1)), None)
+    if bit is None:
+        return
+    f32, n = ir.F32Type.get(), bit.type.rank
+    maps, loops = [ir.AffineMap.get_identity(n)] * 2, [build.PARALLEL] * n
+    start = forall.operands[len(forall.operands) - len(forall.results) + ir.OpResult(bit).result_number]
+    with ir.InsertionPoint(forall), forall.location:
+        sizes = build.mixed_sizes(start)
+        init, empty = (build.empty(sizes, kind) for kind in (f32, bit.type.element_type))
+    with ir.InsertionPoint(ops_of(forall.block)[ops_of(forall.block).index(forall) + 1]), forall.location:
+        (number,) = build.generic([bit], [init], maps, loops, lambda x, _: arith.uitofp(f32, x))
+        (again,) = build.generic([number], [empty], maps, loops, lambda x, _: _is_not_zero(x))
+    bit.replace_all_uses_except(again, number.owner.operation)
+    fusion = _Fusion(forall, number.owner.operation)
+    if fusion.is_possible():
+        _numbers_for_bits(fusion.run())
+
+
+def _is_not_zero(x: ir.Value) -> ir.Value:
+    return arith.cmpf(arith.CmpFPredicate.UNE, x, build.constant(x.type, 0.0))
 
 
 def _ends_narrow(op: ir.Operation) -> bool:

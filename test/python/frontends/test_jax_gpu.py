@@ -87,3 +87,21 @@ def test_a_number_that_queries_keys_and_a_padding_share():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compile(padded, (x, x, v), target="nvidia", arch="sm_80")
+
+
+def by_log_sums(q, k, v):
+    """Heads that share keys: JAX looks whether maxima are finite behind a reshape, and for probabilities once more."""
+    k, v = jnp.repeat(k, 2, axis=1), jnp.repeat(v, 2, axis=1)
+    s = 0.25 * q @ k.mT
+    lse = jax.nn.logsumexp(s, -1, keepdims=True)
+    return jnp.exp(s - lse) @ v, lse
+
+
+def test_a_test_of_statistics_is_no_reason_to_leave_attention():
+    q, k, v = (
+        np.random.default_rng(n).standard_normal((2, h, n, 8), np.float32) for h, n in ((4, 33), (2, 70), (2, 70))
+    )
+    kernel = compile(by_log_sums, (q, k, v), target="nvidia", arch="sm_90a", must_fuse=True)
+    found = run_module(kernel.ir("fused"), (q, k, v), is_fused=True)
+    for one, right in zip(found, by_log_sums(q, k, v), strict=True):
+        np.testing.assert_allclose(one, right, atol=1e-5)

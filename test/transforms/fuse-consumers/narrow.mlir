@@ -55,3 +55,44 @@ func.func @returned(%x: f32, %b0: tensor<96xf32>) -> tensor<96xi1> {
   } -> tensor<96xi1>
   return %c : tensor<96xi1>
 }
+
+// One whose reader stays behind, as it reads what is made of the loop's results, too, is stored as a number.
+// CHECK-LABEL: func.func @reader_stays
+//       CHECK:   %[[R:.*]]:2 = scf.forall {{.*}} -> (tensor<96xf32>, tensor<96xf32>)
+//       CHECK:     %[[BIT:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<32xi1>)
+//       CHECK:       arith.cmpf oeq
+//       CHECK:     linalg.generic {{.*}} ins(%[[BIT]] :
+//  CHECK-NEXT:     ^bb0
+//  CHECK-NEXT:       arith.uitofp %{{.*}} : i1 to f32
+//       CHECK:   %[[AGAIN:.*]] = linalg.generic {{.*}} ins(%[[R]]#1 :
+//       CHECK:     arith.cmpf une
+//       CHECK:   linalg.generic {{.*}} ins(%[[AGAIN]], %{{.*}} :
+func.func @reader_stays(%x: f32, %b0: tensor<96xf32>) -> tensor<96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %r = scf.forall (%i) = (0) to (96) step (32) shared_outs(%b = %b0) -> (tensor<96xf32>) {
+    %bt = tensor.extract_slice %b[%i] [32] [1] : tensor<96xf32> to tensor<32xf32>
+    %b1 = linalg.fill ins(%x : f32) outs(%bt : tensor<32xf32>) -> tensor<32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %b1 into %b[%i] [32] [1] : tensor<32xf32> into tensor<96xf32>
+    }
+  }
+  %e1 = tensor.empty() : tensor<96xi1>
+  %c = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%r : tensor<96xf32>) outs(%e1 : tensor<96xi1>) {
+  ^bb0(%u: f32, %w: i1):
+    %d = arith.cmpf oeq, %u, %zero : f32
+    linalg.yield %d : i1
+  } -> tensor<96xi1>
+  %e0 = tensor.empty() : tensor<f32>
+  %total = linalg.generic {indexing_maps = [#id, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%r : tensor<96xf32>) outs(%e0 : tensor<f32>) {
+  ^bb0(%u: f32, %w: f32):
+    %d = arith.addf %u, %w : f32
+    linalg.yield %d : f32
+  } -> tensor<f32>
+  %e2 = tensor.empty() : tensor<96xf32>
+  %s = linalg.generic {indexing_maps = [#id, affine_map<(d0) -> ()>, #id], iterator_types = ["parallel"]} ins(%c, %total : tensor<96xi1>, tensor<f32>) outs(%e2 : tensor<96xf32>) {
+  ^bb0(%t: i1, %u: f32, %w: f32):
+    %d = arith.select %t, %zero, %u : f32
+    linalg.yield %d : f32
+  } -> tensor<96xf32>
+  return %s : tensor<96xf32>
+}
