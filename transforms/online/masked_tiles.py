@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialects.mlir import ir
+from ...dialects.tiling import Index
+from ..extents import extent
+from ..linear import linear
 from ..open_queries import FEW_QUERIES
 from ..passes import remark
 from ..rewriting import ops_in, terminator
+from ..slices import slice_offsets
 from .cut_tiles import cut_sizes, narrow_types
 from .finite_masks import bound_of, carried_maximum, threshold
 from .masks import Decided, TileMasks
 from .match_accumulation import Unsuited, first_value, zero_like
 from .modified_scores import ModifiedScores, carried_states
+from .score_masks import HIGHEST_MASK, where_live
 from .tile_conditions import Where
 from .tile_guards import Guard
 from .tile_predicates import ALL, Predicate, TilePredicates, opposite
@@ -61,13 +66,15 @@ class MaskedTiles:
         where = dead_tiles(scores, masks)
         dead, tests = where.tiles, where.tests
         late = LateTiles.of(loop, scores.consumer, masks, dead) if options.tests and scores.is_softmax else None
+        if not options.tests and scores.is_softmax:
+            dead = sets.union(dead, _beside_live_keys(scores, masks))
         decided = masks.conditions(masks.scores)
         known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
         few = scores.has_fewer_rows(options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
         live = sets.all if decided and not (known and few) else sets.none
         for one in known:
             live = sets.intersection(live, one.where.tiles)
-        reason = _why_not_skipped(loop, scores) if (where or late is not None) and not is_peeled else None
+        reason = _why_not_skipped(loop, scores) if (dead or tests or late is not None) and not is_peeled else None
         if reason:
             remark(scores.consumer, f"tiles that the mask makes dead are computed: {reason}")
             dead, tests, late = sets.none, (), None
@@ -142,6 +149,37 @@ class LateTiles:
         if not low or low == dead:
             return None
         return LateTiles(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
+
+
+def _beside_live_keys(scores: ModifiedScores, masks: TileMasks) -> Tiles:
+    """The tiles that a finite number masks, if each row has a score that is no mask's at the first key, or at the last
+    one, as where a length is 1 at least: exponentials of that number are 0 then (score_masks.py). Else none."""
+    sets, bound = masks.sets, bound_of(scores.consumer, masks.lowest(masks.scores))
+    low = masks.dead(masks.scores, bound).tiles if bound is not None and bound <= HIGHEST_MASK else sets.none
+    keys = _keys(sets) if low else None
+    if keys is None:
+        return sets.none
+    start, count = keys
+    live = sets.none
+    for key in (Index(0), count - 1):
+        at_key = masks.scores_at({scores.keys: key - start})  # of the tile, wherever that is
+        live = sets.union(live, where_live(at_key, masks.at).tiles)
+    return sets.where_any(live, low)
+
+
+def _keys(sets: TileSets) -> tuple[Index, Index] | None:
+    """Where the loop's tiles start among all keys, and how many of these there are; None where slices differ in it, or
+    there may be none."""
+    found = set()
+    for op in ops_in(sets.loop, "tensor.extract_slice"):
+        for d, offset in enumerate(slice_offsets(op)):
+            start, count = linear(offset), extent(op.operands[0], d)
+            if start.coefficient(sets.counter):
+                found.add((start, count))
+    if len(found) != 1:
+        return None
+    ((start, count),) = found
+    return (start, count) if count is not None and (count.static or 0) > 0 else None
 
 
 def dead_tiles(scores: ModifiedScores, masks: TileMasks) -> Where:

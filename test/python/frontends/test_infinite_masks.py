@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attn_opt.compiler import compile  # noqa: E402
+from gpu_modules import run_module  # noqa: E402
 
 Q, K, D = 96, 160, 16
 
@@ -76,3 +77,40 @@ def test_scores_that_others_read_stay():
         return scores.softmax(-1) @ v, scores
 
     assert not told(function, inputs())
+
+
+def shorter(s, i, j, length):
+    return s.masked_fill((j >= length[:, None])[:, None, None], -1e9)
+
+
+def padded(s, i, j, there):
+    return s.masked_fill(~there[:, None, None], -1e9)
+
+
+LENGTHS = [torch.tensor(n) for n in ([130, 7], [0, 200], [1, 64])]
+THERE = [torch.arange(200) < n[:, None] for n in LENGTHS] + [torch.arange(200) >= n[:, None] for n in LENGTHS]
+SOME = torch.rand(2, 1, 150, 200, generator=torch.Generator().manual_seed(0)) > 0.9
+KNOWN_AT_RUN_TIME = {
+    "lengths": (shorter, LENGTHS),
+    "lengths, causal": (lambda s, i, j, n: shorter(s, i, j, n).masked_fill(j > i, -1e9), LENGTHS),
+    "padding": (padded, THERE),
+    "padding, causal": (lambda s, i, j, there: padded(s, i, j, there).masked_fill(j > i, -1e9), THERE),
+    "padding, by another number": (lambda s, i, j, there: padded(s, i, j, there).masked_fill(j > i, -1e38), THERE),
+    "of queries and keys": (lambda s, i, j, live: s.masked_fill(~live, -1e9), [SOME, SOME & (torch.arange(200) > 150)]),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": 3}, {"arch": "sm_80"}], ids=str)
+@pytest.mark.parametrize("name", KNOWN_AT_RUN_TIME)
+def test_tiles_are_skipped_where_all_rows_have_a_key(name, options):
+    """And computed where one may have none: its result is the mean of all values."""
+    modify, masks = KNOWN_AT_RUN_TIME[name]
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 2, n, 16, dtype=torch.float16) for n in (150, 200, 200))
+    arch = options.get("arch", "sm_90a")
+    kernel = compile(attention(modify), (q, k, v, masks[0]), target="nvidia", arch=arch, must_fuse=True)
+    assert "skips dead tiles" in kernel.explain() or name == "of queries and keys"  # which too few heads share
+    for mask in masks:
+        (found,) = run_module(kernel.ir("fused"), [x.numpy() for x in (q, k, v, mask)], is_fused=True, **options)
+        right = attention(modify)(q.double(), k.double(), v.double(), mask)
+        assert (torch.from_numpy(found).double() - right).abs().max() < 4e-3
