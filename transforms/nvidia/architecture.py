@@ -10,6 +10,7 @@ MULTIPROCESSORS = 132  # of an H200
 
 # What a block may have of shared memory, in KiB, by architecture (CUDA C++ Programming Guide, compute capabilities).
 SHARED_MEMORY = {80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+TILE_MEMORY = SHARED_MEMORY[90] * KIB - 2048  # of Hopper's blocks, less what aligns tiles and the barriers
 # The PTX version that has all instructions in use, by the architecture that PTX is made for. Later ones take that of
 # the last before them: the driver compiles it for them. It must know the version (CUDA 11.0, 11.1, 11.4, 11.8, 11.8).
 PTX_VERSION = {80: 70, 86: 71, 87: 74, 89: 78, 90: 78}

@@ -8,11 +8,10 @@ memory do, and no memory.
 
 from __future__ import annotations
 
-from .architecture import HOPPER, ROWS, architecture
+from .architecture import ROWS, TILE_MEMORY
 
 MOST_COLUMNS, LEAST_COLUMNS = 256, 64
 HELD = 192  # registers of a thread for queries, four elements in two, and the output, two columns in one
-SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 KEYS = (64, 48, 32, 16)
 ROW_BYTES = 128  # in shared memory rows are multiples of it
 
@@ -40,7 +39,7 @@ def fitting_tile(rows: int, head: int, of_scores: int, cut: bool) -> tuple[int, 
     of_keys, of_values = (-(-2 * n // ROW_BYTES) * ROW_BYTES for n in (head, min(head, MOST_COLUMNS)))
 
     def fits(rows: int, keys: int, stages: int) -> bool:
-        return rows * of_keys + stages * keys * (of_keys + of_values + rows * of_scores) <= SHARED_MEMORY
+        return rows * of_keys + stages * keys * (of_keys + of_values + rows * of_scores) <= TILE_MEMORY
 
     if cut:
         choices = [(most, keys, 1) for keys in KEYS for most in (rows, ROWS)]

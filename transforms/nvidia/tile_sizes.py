@@ -46,10 +46,10 @@ from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
 from .alignment import are_aligned
-from .architecture import MULTIPROCESSORS, RESERVED
+from .architecture import MULTIPROCESSORS, RESERVED, TILE_MEMORY
 from .elements import byte_width
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .large_heads import MOST_COLUMNS, SHARED_MEMORY, columns_of_part, fitting_tile, most_columns_held
+from .large_heads import MOST_COLUMNS, columns_of_part, fitting_tile, most_columns_held
 from .schedule.widen_operands import MOST_COLUMNS as MOST_WIDENED
 from .tile_times import time_of_parts, time_of_tiles
 from .version_functions import few_queries, loop_of_group
@@ -398,7 +398,7 @@ def _choose_general(attention: Attention, shared_memory: int | None = None) -> t
     else:
         tiles, row, columns = HELD_TILES_BY_HEAD, 2 * head, most_columns_held(head)
     of_values = row if head <= MOST_COLUMNS else min(row, 2 * columns)
-    most = SHARED_MEMORY if shared_memory is None else shared_memory
+    most = TILE_MEMORY if shared_memory is None else shared_memory
     return _sizes(attention, _fitting(*_sizes_for(head, tiles), row, of_values, most), columns, MOST_ROWS)
 
 

@@ -9,7 +9,7 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import EXP2_WORDS, ONE_COLUMNS, ONE_ROWS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
 from ...passes import Pass, option, remark
 from ...rewriting import ops_in, ops_of
-from ..architecture import ARRANGERS, HOPPER, architecture
+from ..architecture import ARRANGERS, TILE_MEMORY
 from ..launched_memory import given_before
 from ..launching import control
 from ..marks import ALL_WARPS, ASYNC, PRODUCERS
@@ -26,7 +26,6 @@ SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fi
 SMALL_TILE = 4096  # bytes
 STREAMED = 8  # stages, at most, of the operands of a matmul that stands alone
 ONES_BYTES = 2 * ONE_ROWS * ONE_COLUMNS  # that ``row-sums-by-matmul`` may take
-SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class _Specializer:
         rings: dict[tuple[Copy, int | None], Ring] = {}
         apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
-        room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
+        room = TILE_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
             ring = rings.setdefault((copy, summed_dim(load)), Ring(copy, maps.get(copy)))
             ring.loads.append(load)
