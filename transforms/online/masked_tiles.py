@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
-from ..extents import extent
 from ..linear import linear
 from ..open_queries import FEW_QUERIES
 from ..passes import remark
@@ -155,31 +154,22 @@ def _beside_live_keys(scores: ModifiedScores, masks: TileMasks) -> Tiles:
     """The tiles that a finite number masks, if each row has a score that is no mask's at the first key, or at the last
     one, as where a length is 1 at least: exponentials of that number are 0 then (score_masks.py). Else none."""
     sets, bound = masks.sets, bound_of(scores.consumer, masks.lowest(masks.scores))
-    low = masks.dead(masks.scores, bound).tiles if bound is not None and bound <= HIGHEST_MASK else sets.none
-    keys = _keys(sets) if low else None
-    if keys is None:
+    if bound is None or bound > HIGHEST_MASK or not _is_over_all_keys(sets):
         return sets.none
-    start, count = keys
     live = sets.none
-    for key in (Index(0), count - 1):
-        at_key = masks.scores_at({scores.keys: key - start})  # of the tile, wherever that is
-        live = sets.union(live, where_live(at_key, masks.at).tiles)
-    return sets.where_any(live, low)
+    for key in (0, sets.high - 1):
+        in_tile = Index(key) - Index.of(sets.counter)  # whichever tile it is
+        live = sets.union(live, where_live(masks.scores_at({scores.keys: in_tile}), masks.at).tiles)
+    return sets.where_any(live, masks.dead(masks.scores, bound).tiles)
 
 
-def _keys(sets: TileSets) -> tuple[Index, Index] | None:
-    """Where the loop's tiles start among all keys, and how many of these there are; None where slices differ in it, or
-    there may be none."""
-    found = set()
-    for op in ops_in(sets.loop, "tensor.extract_slice"):
-        for d, offset in enumerate(slice_offsets(op)):
-            start, count = linear(offset), extent(op.operands[0], d)
-            if start.coefficient(sets.counter):
-                found.add((start, count))
-    if len(found) != 1:
-        return None
-    ((start, count),) = found
-    return (start, count) if count is not None and (count.static or 0) > 0 else None
+def _is_over_all_keys(sets: TileSets) -> bool:
+    """Whether the loop's variable is the first key of a tile, of keys that are known to be there: not in a loop over
+    each n-th tile (`split-keys`). Where these stand in memory is another matter: a cache may be sliced."""
+    if sets.low != 0 or not isinstance(sets.high, int) or sets.high <= 0 or sets.counter != sets.variable:
+        return False
+    slices = ops_in(sets.loop, "tensor.extract_slice")
+    return all(linear(offset).coefficient(sets.variable) in (0, 1) for op in slices for offset in slice_offsets(op))
 
 
 def dead_tiles(scores: ModifiedScores, masks: TileMasks) -> Where:

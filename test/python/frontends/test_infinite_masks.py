@@ -114,3 +114,26 @@ def test_tiles_are_skipped_where_all_rows_have_a_key(name, options):
         (found,) = run_module(kernel.ir("fused"), [x.numpy() for x in (q, k, v, mask)], is_fused=True, **options)
         right = attention(modify)(q.double(), k.double(), v.double(), mask)
         assert (torch.from_numpy(found).double() - right).abs().max() < 4e-3
+
+
+def later(s, i, j, length):
+    return s.masked_fill((j < i) | (length.amax() > 250), -1e9)  # no length is
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": 3}], ids=str)
+@pytest.mark.parametrize("keys", [slice(100, None), slice(None, 200), slice(50, 250)], ids=str)
+@pytest.mark.parametrize("lengths", [[0, 200], [130, 0], [1, 64]], ids=str)
+@pytest.mark.parametrize("modify", [shorter, later])
+def test_keys_that_are_a_part_of_a_cache(modify, keys, lengths, options):
+    """The first key is the first of the part, wherever that stands; rows beyond the last key have none."""
+
+    def function(q, k, v, length):
+        return attention(modify)(q, k[:, :, keys], v[:, :, keys], length)
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 2, n, 16, dtype=torch.float16) for n in (230, 300, 300))
+    args = (q, k, v, torch.tensor(lengths))
+    kernel = compile(function, args, target="nvidia", arch="sm_90a", must_fuse=True)
+    (found,) = run_module(kernel.ir("fused"), [x.numpy() for x in args], is_fused=True, **options)
+    right = function(*(x.double() for x in args[:3]), args[3])
+    assert (torch.from_numpy(found).double() - right).abs().max() < 4e-3
