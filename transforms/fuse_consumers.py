@@ -82,9 +82,8 @@ def _numbers_for_bits(forall: ir.Operation) -> None:
         return
     f32, n = ir.F32Type.get(), bit.type.rank
     maps, loops = [ir.AffineMap.get_identity(n)] * 2, [build.PARALLEL] * n
-    start = forall.operands[len(forall.operands) - len(forall.results) + ir.OpResult(bit).result_number]
     with ir.InsertionPoint(forall), forall.location:
-        sizes = build.mixed_sizes(start)
+        sizes = build.mixed_sizes(_init_of(bit, forall))
         init, empty = (build.empty(sizes, kind) for kind in (f32, bit.type.element_type))
     with ir.InsertionPoint(ops_of(forall.block)[ops_of(forall.block).index(forall) + 1]), forall.location:
         (number,) = build.generic([bit], [init], maps, loops, lambda x, _: arith.uitofp(f32, x))
@@ -93,6 +92,10 @@ def _numbers_for_bits(forall: ir.Operation) -> None:
     fusion = _Fusion(forall, number.owner.operation)
     if fusion.is_possible():
         _numbers_for_bits(fusion.run())
+
+
+def _init_of(result: ir.Value, forall: ir.Operation) -> ir.Value:
+    return forall.operands[len(forall.operands) - len(forall.results) + ir.OpResult(result).result_number]
 
 
 def _is_not_zero(x: ir.Value) -> ir.Value:
@@ -150,9 +153,8 @@ class _Move:
 
     def __init__(self, forall: ir.Operation, view: ir.Operation, op: ir.Operation):
         self.view, self.op = view, op
-        number = list(forall.results).index(view.operands[0])
         with ir.InsertionPoint(forall), op.location:
-            self.sizes = known_sizes(forall.operands[len(forall.operands) - len(forall.results) + number])
+            self.sizes = known_sizes(_init_of(view.operands[0], forall))
         self.groups = reassociation(view)  # for each dimension of the narrow side those of the wide one
 
     def run(self) -> None:

@@ -16,6 +16,7 @@ TILE_MEMORY = SHARED_MEMORY[90] * KIB - 2048  # of Hopper's blocks, less what al
 PTX_VERSION = {80: 70, 86: 71, 87: 74, 89: 78, 90: 78}
 HOPPER, HOPPER_PTX_VERSION = "sm_90a", 80  # with wgmma and the registers of warpgroups (CUDA 12.0)
 OWN_MATMULS = range(100, 120)  # have instructions for matmuls, several times as fast as mma.sync, that are not in use
+MOST_COLUMNS = 256  # of wgmma
 WARP = 32  # threads
 WARPS, ROWS = 4, 64  # of a warpgroup
 ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order

@@ -8,9 +8,9 @@ memory do, and no memory.
 
 from __future__ import annotations
 
-from .architecture import ROWS, TILE_MEMORY
+from .architecture import MOST_COLUMNS, ROWS, TILE_MEMORY
 
-MOST_COLUMNS, LEAST_COLUMNS = 256, 64
+LEAST_COLUMNS = 64
 HELD = 192  # registers of a thread for queries, four elements in two, and the output, two columns in one
 KEYS = (64, 48, 32, 16)
 ROW_BYTES = 128  # in shared memory rows are multiples of it
@@ -35,7 +35,6 @@ def fitting_tile(rows: int, head: int, of_scores: int, cut: bool) -> tuple[int, 
     Two stages of both, so that the next ones are on their way, are worth more than more keys, 128 queries more than
     these. Where a mask by position cuts tiles (`cut`), 64 keys are worth more than a second stage.
     """
-
     of_keys, of_values = (-(-2 * n // ROW_BYTES) * ROW_BYTES for n in (head, min(head, MOST_COLUMNS)))
 
     def fits(rows: int, keys: int, stages: int) -> bool:

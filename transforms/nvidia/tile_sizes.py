@@ -46,10 +46,10 @@ from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
 from .alignment import are_aligned
-from .architecture import MULTIPROCESSORS, RESERVED, TILE_MEMORY
+from .architecture import MOST_COLUMNS, MULTIPROCESSORS, RESERVED, TILE_MEMORY
 from .elements import byte_width
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .large_heads import MOST_COLUMNS, columns_of_part, fitting_tile, most_columns_held
+from .large_heads import columns_of_part, fitting_tile, most_columns_held
 from .schedule.widen_operands import MOST_COLUMNS as MOST_WIDENED
 from .tile_times import time_of_parts, time_of_tiles
 from .version_functions import few_queries, loop_of_group

@@ -49,11 +49,11 @@ class DeadTiles:
     """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
     def __init__(self, forms: TileForms, tests: bool = False, scan: Scan = TileScans.at_the_ends):
-        self._at = TileConditions(forms, tests, scan)
+        self.at = TileConditions(forms, tests, scan)
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
         """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
-        at = self._at
+        at = self.at
         infinite = bound == -math.inf
         followed = scalar and follow(scalar)
         if scalar is None or followed is None:
@@ -78,7 +78,7 @@ class DeadTiles:
 
     def zero(self, scalar: Scalar | None) -> Where:
         """Where the float `scalar` is 0 in all elements. (0 times anything is taken to give 0.)"""
-        at = self._at
+        at = self.at
         followed = scalar and follow(scalar)
         if scalar is None or followed is None:
             mask = at.loaded(scalar) if scalar is not None else None
@@ -99,7 +99,7 @@ class DeadTiles:
 
     def _chosen(self, select: Scalar, where: Callable[[Scalar], Where]) -> Where:
         """Where something holds of what is selected, of which `where` tells it of either side."""
-        at = self._at
+        at = self.at
         condition = at.truth(select.operand(0))
         a, b = (where(select.operand(i)) for i in (1, 2))
         if a == at.all:  # whatever the condition is where the other side is dead too
@@ -145,10 +145,6 @@ class TileMasks(DeadTiles):
         """Those at some places of the tile, or of all of it along other dimensions."""
         of_all = [Index(0) if size == [Index(1)] else Index(0, ((Local(d), 1),)) for d, size in enumerate(self._sizes)]
         return element(self._x, [places.get(d, at) for d, at in enumerate(of_all)])
-
-    @property
-    def at(self) -> TileConditions:
-        return self._at
 
     def lowest(self, scalar: Scalar | None) -> float | None:
         """The largest of the finite numbers that selects on the way to `scalar` put where a mask would put −∞."""

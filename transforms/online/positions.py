@@ -160,11 +160,17 @@ def _of_structured(op: ir.Operation, number: int, position: Sequence[Index]) -> 
 
 def follow(scalar: Scalar) -> Scalar | None:
     """A block argument is an element of an operand; what is no block argument is itself."""
+    found = follow_far(scalar)
+    return None if isinstance(found.value.owner, ir.Block) else found
+
+
+def follow_far(scalar: Scalar) -> Scalar:
+    """The same, as far as it can be followed: to an element of what is not computed by element, if it comes to that."""
     while isinstance(scalar.value.owner, ir.Block):
         place = operand_of(scalar)
-        found = place and element(*place)
-        if not found:
-            return None
+        found = element(*place) if place is not None else None
+        if found is None:
+            return scalar
         scalar = found
     return scalar
 

@@ -10,7 +10,7 @@ from ...dialects.mlir import ir
 from ..attention import is_contraction
 from ..rewriting import defining_op
 from .masks import scaled_by
-from .positions import Scalar, element, follow, operand_of, through_views
+from .positions import Scalar, follow, follow_far, through_views
 from .tile_conditions import TileConditions, Where
 
 HIGHEST_MASK = -(2.0**15)  # that of f16 is −65504
@@ -30,28 +30,29 @@ class Mask:
     wanted: bool
 
 
-def masks_of(scalar: Scalar | None) -> Iterator[Mask | None]:
-    """Those on the way back from what goes into softmax to what must be a score; None where that is not known."""
-    scale = 1.0
-    while scalar is not None:
-        scalar = _followed(scalar)
-        op = defining_op(scalar.value)
-        if op is not None and op.name == "arith.select":
-            sides = [(n, number) for n in (1, 2) if (number := _constant(scalar.operand(n))) is not None]
-            if len(sides) == 1 and sides[0][1] * scale <= HIGHEST_MASK:
-                ((side, number),) = sides
-                yield Mask(op, side, number * scale, scalar.operand(0), side == 2)
-                scalar = scalar.operand(3 - side)
-                continue
-        elif op is not None and op.name == "arith.extf":
-            scalar = scalar.operand(0)
-            continue
-        elif op is not None and (scaled := scaled_by(op)) is not None:
-            scalar, scale = scalar.operand(scaled[0]), scale * scaled[1]
-            continue
-        break
-    if scalar is None or not _is_score(scalar):
+def masks_of(scalar: Scalar | None, scale: float = 1.0) -> Iterator[Mask | None]:
+    """Those on the way back from what goes into softmax to what must be a score; None where that is not known. `scale`:
+    what the number is multiplied by on the way."""
+    scalar = scalar and follow_far(scalar)
+    op = defining_op(scalar.value) if scalar is not None else None
+    mask = _mask(scalar, scale) if op is not None and op.name == "arith.select" else None
+    if mask is not None:
+        yield mask
+        yield from masks_of(scalar.operand(3 - mask.side), scale)
+    elif op is not None and op.name == "arith.extf":
+        yield from masks_of(scalar.operand(0), scale)
+    elif op is not None and (scaled := scaled_by(op)) is not None:
+        yield from masks_of(scalar.operand(scaled[0]), scale * scaled[1])
+    elif scalar is None or not _is_score(scalar):
         yield None
+
+
+def _mask(select: Scalar, scale: float) -> Mask | None:
+    sides = [(n, number * scale) for n in (1, 2) if (number := _constant(select.operand(n))) is not None]
+    if len(sides) != 1 or sides[0][1] > HIGHEST_MASK:
+        return None
+    ((side, number),) = sides
+    return Mask(select.value.owner.operation, side, number, select.operand(0), wanted=side == 2)
 
 
 def where_live(scalar: Scalar | None, at: TileConditions) -> Where:
@@ -68,7 +69,7 @@ def where_live(scalar: Scalar | None, at: TileConditions) -> Where:
 def _is_score(scalar: Scalar) -> bool:
     """Whether a number is made of scores, and of small constants and indices: no mask, and nothing loaded, which may
     hold one."""
-    followed = _followed(scalar)
+    followed = follow_far(scalar)
     op = defining_op(followed.value)
     if op is None:
         place = through_views(followed)
@@ -88,14 +89,3 @@ def _constant(scalar: Scalar) -> float | None:
     followed = follow(scalar)
     number = None if followed is None else constant_value(followed.value)
     return number if isinstance(number, float) else None
-
-
-def _followed(scalar: Scalar) -> Scalar:
-    """As far back as it can be followed: where that is an element of a tensor that is not made by element, there."""
-    while isinstance(scalar.value.owner, ir.Block):
-        place = operand_of(scalar)
-        found = element(*place) if place is not None else None
-        if found is None:
-            return scalar
-        scalar = found
-    return scalar

@@ -16,7 +16,6 @@ from ....dialects.mlir import ir
 from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, mul, places, rem
 
 ELEMENTS = ("f16", "bf16", "f32")  # of operands
-MOST_COLUMNS = 256  # of wgmma
 NAMES_OF_8_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
 STEP = 32  # bytes of k that an instruction takes
 SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row in shared memory

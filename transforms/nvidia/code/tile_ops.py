@@ -13,7 +13,7 @@ from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
 from ...passes import PassError
 from ...rewriting import defining_op, ops_in, ops_of
-from ..architecture import ARRANGERS
+from ..architecture import ARRANGERS, MOST_COLUMNS
 from ..constants import is_zero
 from ..marks import ALL_WARPS, ASYNC, EACH_THREAD
 from . import contraction, exponentials, spread, tables
@@ -171,8 +171,8 @@ class TileOps(CopyOps):
         if element == "f32":
             values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
         elif self.hopper:
-            if n > contraction.MOST_COLUMNS:
-                most = f"Hopper's tensor cores take at most {contraction.MOST_COLUMNS}"
+            if n > MOST_COLUMNS:
+                most = f"Hopper's tensor cores take at most {MOST_COLUMNS}"
                 raise PassError(
                     f"a matmul's tile has {n} columns, {most}: of values (head size) or keys (tile_sizes)", op
                 )

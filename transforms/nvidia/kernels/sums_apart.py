@@ -76,14 +76,14 @@ def _take_apart(generic: ir.Operation, sums: dict[int, tuple[ir.Operation, int]]
         results = dict(zip(elements, made, strict=True))
         for number, (combiner, of) in sums.items():
 
-            def total(element: ir.Value, total: ir.Value, combiner: ir.Operation = combiner, of: int = of) -> ir.Value:
-                added = end.operands[of]
-                (before,) = (v for v in combiner.operands if v != added)
-                return copy_op(combiner, {added: element, before: total}).result
+            def added(element: ir.Value, total: ir.Value, combiner: ir.Operation = combiner, of: int = of) -> ir.Value:
+                own = end.operands[of]
+                (before,) = (v for v in combiner.operands if v != own)
+                return copy_op(combiner, {own: element, before: total}).result
 
             of_sum = [maps[first + of], maps[first + number]]
             (results[number],) = build.generic(
-                [results[of]], [operands[first + number]], of_sum, iterator_types(generic), total
+                [results[of]], [operands[first + number]], of_sum, iterator_types(generic), added
             )
     for number, value in results.items():
         generic.results[number].replace_all_uses_with(value)
