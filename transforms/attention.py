@@ -147,6 +147,15 @@ def _softmaxes(weights: ir.Value, dims: Dims) -> Iterator[tuple[ir.Operation, Di
     return _makers(weights, dims, lambda op: online_reduction_of(op) is not None, is_linear)
 
 
+def products_beside(attention: Attention) -> list[ir.Operation]:
+    """Other products of queries and keys that weights without a softmax are made of, for each pair of them: the loops
+    compute these as well."""
+    if attention.softmax is not None:
+        return []
+    found = _makers(attention.modified, _dims_of_weights(attention.root), is_contraction, is_elementwise)
+    return [op for op, dims in found if op != attention.scores and _is_of_queries_and_keys(op, dims)]
+
+
 def has_scores_by_keys(attention: Attention) -> bool:
     """Whether the scores are the product of keys and queries, instead of that of queries and keys; without a
     softmax."""

@@ -21,6 +21,7 @@ from .attention import (
     has_foreign_scores,
     has_scores_by_keys,
     is_in,
+    products_beside,
 )
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
@@ -184,10 +185,11 @@ def producers_outside(attention: Attention) -> list[ir.Operation]:
     """What feeds the attention and is better computed once, before it: reductions of any kind, which would be computed
     again in every tile at a cost, what has no tiles, and what others use as well, such as keys that are returned for a
     cache: the loops would have to put it together, each of their iterations a part."""
-    own = {attention.scores, attention.softmax, attention.root}
+    products = {attention.scores, *products_beside(attention)}
+    own = {*products, attention.softmax, attention.root}
     producers = backward_slice(attention.root)
     within = set(producers)
-    after = {attention.scores}  # what stands between the matmuls, which is fused or the attention is not
+    after = {*products}  # what stands between the matmuls, which is fused or the attention is not
     for op in producers:
         if any(defining_op(v) in after for v in op.operands):
             after.add(op)

@@ -55,10 +55,10 @@ def depends_on(value: ir.Value, argument: ir.Value) -> bool:
     return any(argument in operands_with_captures(maker) for maker in backward_slice(op))
 
 
-def users_of(op: ir.Operation, *but: str) -> list[ir.Operation]:
-    """The ops of its block that use results of `op`, or hold such ones, one for each use; `but` those of these
-    names."""
-    using = (use.owner.operation for result in op.results for use in result.uses)
+def users_of(op: ir.Operation, *but: str, given: Collection[ir.Value] = ()) -> list[ir.Operation]:
+    """The ops of its block that use results of `op`, or hold such ones, one for each use; `but` those of these names,
+    and but for the results that are `given`."""
+    using = (use.owner.operation for result in op.results if result not in given for use in result.uses)
     found = (ancestor_in(user, op.block) for user in using if user.name not in but)
     return [user for user in found if user is not None]
 
@@ -73,9 +73,11 @@ def dependents(op: ir.Operation, *but: str) -> set[ir.Operation]:
     return found
 
 
-def ops_on_way(first: ir.Operation, last: Collection[ir.Operation], *but: str) -> set[ir.Operation]:
+def ops_on_way(
+    first: ir.Operation, last: Collection[ir.Operation], *but: str, given: Collection[ir.Value] = ()
+) -> set[ir.Operation]:
     """The ops on ways from `first` to any of `last` in its block, with both; none if there is no way. Ways through ops
-    of the names `but` do not count.
+    of the names `but`, or through values that are `given`, do not count.
 
     Nothing that stands behind `last` is looked at: what follows from the first layer of a model is all the others.
     """
@@ -83,7 +85,7 @@ def ops_on_way(first: ir.Operation, last: Collection[ir.Operation], *but: str) -
     found = {first}
     pending = [first]
     while pending:
-        users = users_of(pending.pop(), *but)
+        users = users_of(pending.pop(), *but, given=given)
         new = {u for u in users if u not in found and any(u == end or u.is_before_in_block(end) for end in ends)}
         found.update(new)
         pending += new
@@ -94,8 +96,8 @@ def ops_on_way(first: ir.Operation, last: Collection[ir.Operation], *but: str) -
         if op in on_way:
             continue
         on_way.add(op)
-        producers = (defining_op(value) for value in operands_with_captures(op)) if op != first else ()
-        pending += [p for p in producers if p is not None and p in found]
+        values = (value for value in operands_with_captures(op) if value not in given) if op != first else ()
+        pending += [p for p in map(defining_op, values) if p is not None and p in found]
     return on_way
 
 

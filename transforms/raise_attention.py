@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
@@ -14,9 +15,11 @@ from .raising.candidates import Followers
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at
+from .raising.given import Given
 from .raising.matching import Match, is_sum
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
+from .raising.row_sums import over_outputs
 from .raising.softmax import SINGLE_KEY
 from .raising.statistics import Statistic, row_statistics
 from .reshapes import VIEWS
@@ -70,7 +73,9 @@ class RaiseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        progress, followers = Progress(sums), Followers(op)
+        followers = Followers(op)
+        progress = Progress([self._over_outputs(o) if o in followers else o for o in sums])
+        followers = Followers(op)  # of what is new, too
         while progress.candidates:
             candidate = progress.candidates.pop(0)
             if ROOT in candidate.attributes or is_normal(candidate):
@@ -91,29 +96,58 @@ class RaiseAttention(Pass):
                     self._raise([match], progress)
             except RecursionError:  # before anything is replaced
                 remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
-        self._raise_together(progress)
+        # What nothing but each other kept from it: of two values with one softmax, of a softmax and its derivatives.
+        sharing = [op for op in progress.left if progress.reasons[op].endswith(SHARED)]
+        matches = self._matched(sharing, matched_at)
+        self._raise_together([*self._derived(matches, followers, progress), *matches], progress)
         self._raise_unnormalised(progress)
         for candidate in progress.left:  # those that no attention has made superfluous
             reason = progress.reasons[candidate]
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
 
-    def _raise_together(self, progress: Progress) -> None:
-        """Raises attentions that nothing but each other kept from it, as those of two values with one softmax: each
-        computes the scores in its own loop."""
-        matches: list[Match] = []
-        for op in [op for op in progress.left if progress.reasons[op].endswith(SHARED)]:
-            with contextlib.suppress(NearMiss):  # a sum of probabilities
-                match = matched_at(op)
+    def _over_outputs(self, op: ir.Operation) -> ir.Operation:
+        """The end of an attention over whose output `op` becomes a sum; `op` if it becomes none."""
+        found = over_outputs(op)
+        if found is None:
+            return op
+        value, end = found
+        op.results[0].replace_all_uses_with(value)
+        erase_with_producers(op)
+        return end
+
+    @staticmethod
+    def _matched(ops: Sequence[ir.Operation], matched: Callable[[ir.Operation], Match | None]) -> list[Match]:
+        found: list[Match] = []
+        for op in ops:
+            with contextlib.suppress(NearMiss, RecursionError):  # a sum of probabilities
+                match = matched(op)
                 if match is not None:
-                    matches.append(match)
+                    found.append(match)
+        return found
+
+    def _raise_together(self, matches: list[Match], progress: Progress) -> None:
+        """Raises several that have scores in common: each computes them in its own loop."""
         if len(matches) > 1:
             ends = [m.result.owner.operation for m in matches]
             progress.left[:] = [op for op in progress.left if op not in ends]
+            progress.others[:] = [op for op in progress.others if op not in ends]
             self._raise(matches, progress)
+
+    def _derived(self, matches: list[Match], followers: Followers, progress: Progress) -> list[Match]:
+        """Attentions without a softmax, of probabilities that are computed from outputs and statistics of `matches`:
+        they are to be raised before these."""
+        kinds = {m.result: "" for m in matches}
+        for match in matches:
+            kinds.update((s.value, s.kind) for s in row_statistics(match))
+        given = Given(kinds)
+        done = {tensor.owner.operation for tensor in kinds}
+        others = [op for op in (*progress.others, *progress.left) if op not in done and op in followers]
+        return self._matched(others if matches else [], lambda op: matched_at(op, normalised=False, given=given))
 
     def _raise_unnormalised(self, progress: Progress) -> None:
         """Raises attentions without a softmax among what is left. Of one that stays as it is the reason is told, if
         there was none before."""
+        sharing: list[ir.Operation] = []
         progress.others += progress.left
         while progress.others:
             op = progress.others.pop(0)
@@ -130,8 +164,15 @@ class RaiseAttention(Pass):
                         break
                     refused = refused or (match.result.owner.operation, reason)
             else:
-                if refused is not None and refused[0] not in progress.reasons:
-                    progress.leave(*refused)
+                if refused is None:
+                    continue
+                end, reason = refused
+                if reason.endswith(SHARED):
+                    sharing.append(end)
+                if end not in progress.reasons:
+                    progress.leave(end, reason)
+        sharing = [op for op in sharing if op in progress.left]
+        self._raise_together(self._matched(sharing, lambda op: matched_at(op, normalised=False)), progress)
 
     def _refusal(self, match: Match, progress: Progress) -> str:
         """Raises it, or says why not; reasons stay what they are."""
@@ -159,43 +200,51 @@ class RaiseAttention(Pass):
         return True
 
     def _raise(self, matches: list[Match], progress: Progress) -> int:
-        """Raises those of the matches that can be, which may have scores in common; returns how many."""
-        raised = 0
+        """Raises those of the matches that can be, which may have scores in common, or read the results of others;
+        returns how many."""
+        rebuilt = []
         for match, statistics in self._free(matches, progress):
-            end = match.result.owner.operation
             try:
-                value, root, others = rebuild(match, statistics)
+                rebuilt.append((match, statistics, *rebuild(match, statistics)))
             except Unreadable as reason:
+                end = match.result.owner.operation
                 progress.leave(end, f"attention is left as it is: {reason}")
-                continue
-            raised += 1
+        ends = [match.result.owner.operation for match, *_ in rebuilt]
+        # Now that none of them is looked into any more.
+        for (match, statistics, value, root, others), end in zip(rebuilt, list(ends), strict=True):
             remark(root, "raised to attention", kind="raised")
+            if end not in ends:
+                continue  # erased: what else needed it, no longer does
             match.result.replace_all_uses_with(value)
             owners = [s.value.owner.operation for s in statistics]
             remaining = list(owners)  # those that are not erased
-            progress.erase(end, remaining)
+            progress.erase(end, remaining, ends)
             for owner, statistic, other in zip(owners, statistics, others, strict=True):
                 if owner in remaining:
                     self._replace_statistic(statistic.value, other)
-                    progress.erase(owner, remaining)
-        return raised
+                    progress.erase(owner, remaining, ends)
+        return len(rebuilt)
 
     def _free(self, matches: list[Match], progress: Progress) -> list[tuple[Match, list[Statistic]]]:
         """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
         ends = {m.result.owner.operation: m for m in matches}
-        firsts = [m.scores.reduction.op for m in matches]
+        firsts = [m.scores.reduction.op for m in matches if not m.softmax.is_plain]
+        statistics: dict[ir.Operation, list[Statistic]] = {end: [] for end in ends}
+        for end, match in ends.items():
+            if not match.softmax.is_plain and firsts.count(match.scores.reduction.op) == 1:
+                statistics[end] = row_statistics(match)
+        outputs = {m.result for m in matches}
+        rows = frozenset(s.value for of_one in statistics.values() for s in of_one)
         found: list[tuple[Match, list[Statistic]]] = []
         for end, match in ends.items():
             first = match.scores.reduction.op
-            is_alone = firsts.count(first) == 1 and not match.softmax.is_plain
-            statistics = row_statistics(match) if is_alone else []
-            user = other_use(first, set(ends), ops_on_way(first, ends), frozenset(s.value for s in statistics))
+            user = other_use(first, set(ends), ops_on_way(first, ends, given=outputs), rows)
             if user is not None:
                 progress.leave(end, f"attention is left as it is: '{user.name}' {SHARED}")
             elif first.block != end.block:
                 progress.leave(end, "attention is left as it is: its matmuls stand in different regions")
             else:
-                found.append((match, statistics))
+                found.append((match, statistics[end]))
         if len(found) == len(matches):
             return found
         return self._free([match for match, _ in found], progress)  # what others need of these is no longer theirs

@@ -89,15 +89,19 @@ class Graph(LinalgText):
 
     def function(self, o: str) -> str:
         """The function that returns `o`, over hmn."""
+        return self.function_of({o: "hmn"})
+
+    def function_of(self, results: dict[str, str]) -> str:
+        """The function that returns values, over these dimensions."""
         arguments = ", ".join(f"%{name}: {self.type(dims, e)}" for name, dims, e in self.arguments)
-        out = self.type("hmn", "f32")
+        types = ", ".join(self.type(dims, "f32") for dims in results.values())
         return "\n".join(
             [
-                f"func.func @f({arguments}) -> {out} {{",
+                f"func.func @f({arguments}) -> ({types}) {{",
                 "%zero = arith.constant 0.0 : f32",
                 "%lowest = arith.constant 0xFF800000 : f32",
                 *self.lines,
-                f"return {o} : {out}",
+                f"return {', '.join(results)} : {types}",
                 "}",
             ]
         )

@@ -8,21 +8,22 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import all_parallel, body_names
 from ..reshapes import RESHAPES, VIEWS
 from ..transposes import permutation
+from .given import Given
 from .matching import Match, match_attention
 from .quotients import NearMiss
 
 MOST_DIVIDING = 16  # ops behind a matmul that are looked at
 
 
-def matched_at(op: ir.Operation, normalised: bool = True) -> Match | None:
+def matched_at(op: ir.Operation, normalised: bool = True, given: Given | None = None) -> Match | None:
     """The attention that `op` ends, or the transpose that all of its result goes to; see `match_attention`."""
     end = transposing_end(op)
     if end != op:
         with contextlib.suppress(NearMiss):
-            match = match_attention(end, normalised)
+            match = match_attention(end, normalised, given)
             if match is not None:
                 return match
-    return match_attention(op, normalised)
+    return match_attention(op, normalised, given)
 
 
 def divided_at(op: ir.Operation, normalised: bool = True) -> Match | None:

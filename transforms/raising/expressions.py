@@ -173,6 +173,10 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
     if name == "arith.select":
         if numbers[0] is not None:
             return args[1] if numbers[0] else args[2]
+        same = [a.name == name and a.args[0] is args[0] for a in args[1:]]
+        if any(same):  # the same choice once more
+            chosen = (a.args[i + 1] if again else a for i, (a, again) in enumerate(zip(args[1:], same, strict=True)))
+            return make.op(name, (args[0], *chosen), type_)
         if str(type_) == "i1" and None not in numbers[1:] and bool(numbers[1]) != bool(numbers[2]):
             return args[0] if numbers[1] else make.negation(args[0])
         return args[1] if args[1] is args[2] else None

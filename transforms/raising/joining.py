@@ -22,6 +22,7 @@ from .emission import Region, Unreadable
 from .expressions import Expr
 from .indices import Index, Var, combined, mixed_radix, strides
 from .loops import extents
+from .matmuls import FirstMatmul
 
 if TYPE_CHECKING:
     from .matching import Match
@@ -41,18 +42,21 @@ class _Joining:
         self.parts = match.k
         self.strides = [s or 1 for s in strides([v.extent for v in self.parts])]
         self.key = Var(math.prod(v.extent or 1 for v in self.parts))
+        self.of_queries = match.first.queries.element.vars - match.first.keys.element.vars
         self.reshaped: dict[tuple[ir.Value, int], ir.Value] = {}
 
     def match(self) -> Match:
-        given = self.given
-        tensor_, indices = given.scores.element.payload
-        whole = [Index.of(self.key) if self._leads(i) else self._without(i) for i in indices]
-        stand_in = self.make.element(tensor_, tuple(whole))  # what is computed anew, and never read
+        given, softmax = self.given, self.given.softmax
+        products = [given.first, *given.beside]
+        stand_ins = {p.scores.element: self._stand_in(p.scores.element) for p in products}
 
         def rewritten(e: Expr) -> Expr:
-            return self.make.rewritten(e, lambda n: stand_in if n is given.scores.element else self._replaced(n))
+            return self.make.rewritten(e, lambda n: stand_ins[n] if n in stand_ins else self._replaced(n))
 
-        softmax = given.softmax
+        def of_one(product: FirstMatmul) -> FirstMatmul:
+            scores = dataclasses.replace(product.scores, element=stand_ins[product.scores.element])
+            return FirstMatmul(scores, product.queries, self._operand(product.keys))
+
         return dataclasses.replace(
             given,
             k=(self.key,),
@@ -62,10 +66,16 @@ class _Joining:
                 weights=tuple(map(rewritten, softmax.weights)),
                 inner=softmax.inner and softmax.inner.rewritten(rewritten),
             ),
-            scores=dataclasses.replace(given.scores, element=stand_in),
-            keys=self._operand(given.keys),
+            first=of_one(given.first),
+            beside=tuple(map(of_one, given.beside)),
             values=self._operand(given.values),
         )
+
+    def _stand_in(self, score: Expr) -> Expr:
+        """For an element that is computed anew, and never read."""
+        tensor_, indices = score.payload
+        whole = [Index.of(self.key) if self._leads(i) else self._without(i) for i in indices]
+        return self.make.element(tensor_, tuple(whole))
 
     def _leads(self, index: Index) -> bool:
         """Whether the index is the first of the variables, or all of them together."""
@@ -83,6 +93,8 @@ class _Joining:
                 if found is not None:
                     return found
             found = self._spread(node)
+            if found is None and not node.vars & self.of_queries:
+                found = self._moved(node)
             if found is not None:
                 return found
             raise Unreadable("softmax is over several dimensions, which do not lie side by side in what is read")
@@ -142,6 +154,9 @@ class _Joining:
         choices = [(self._element(e), factors) for e, factors in operand.choices]
         kept = tuple((e, factors) for e, factors in choices if e is not None)
         if not kept:
+            moved = ((self._moved(e), factors) for e, factors in reversed(operand.choices))
+            kept = tuple(next(([(e, factors)] for e, factors in moved if e is not None), []))
+        if not kept:
             raise Unreadable("softmax is over several dimensions, which do not lie side by side in keys or values")
         return Operand(kept)
 
@@ -159,6 +174,22 @@ class _Joining:
         if None in together:
             return None
         return self.make.element(value, tuple(i for i in together if i is not None))
+
+    def _moved(self, element: Expr) -> Expr | None:
+        """The element at the new variable of a copy that has the dimensions of the variables side by side, as of
+        queries [t, head, group, d] that share keys; None where they are no dimensions of their own."""
+        value, indices = element.payload
+        own = [next((d for d, i in enumerate(indices) if i.single is v), None) for v in self.parts]
+        rest = [d for d in range(len(indices)) if d not in own]
+        if None in own or any(v in indices[d].vars for d in rest for v in self.parts):
+            return None
+        last = sum(d < max(d for d in own if d is not None) for d in rest)
+        order = [*rest[:last], *(d for d in own if d is not None), *rest[last:]]
+        sizes, rank = build.mixed_sizes(value), len(order)
+        maps = [build.projection(rank, [order.index(d) for d in range(rank)]), build.projection(rank, range(rank))]
+        empty = build.empty([sizes[d] for d in order], value.type.element_type)
+        (copy,) = build.generic([value], [empty], maps, [build.PARALLEL] * rank, lambda x, _: x)
+        return self._element(self.make.element(copy, tuple(indices[d] for d in order)))
 
     def _together(self, index: Index) -> Index | None:
         """An index in which all of the variables make up the new one; None if they do not."""

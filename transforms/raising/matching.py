@@ -14,9 +14,19 @@ from ..rewriting import defining_op
 from .candidates import ADDITIVE
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
+from .given import Given
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
-from .matmuls import SecondMatmul, Weights, chosen_from, computed_from, first_matmuls, rounded_from, second_matmul
+from .matmuls import (
+    FirstMatmul,
+    SecondMatmul,
+    Weights,
+    chosen_from,
+    computed_from,
+    first_matmuls,
+    rounded_from,
+    second_matmul,
+)
 from .normalised import is_normalised, is_sum_of_exponentials, nodes_through, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
@@ -56,25 +66,29 @@ class Match:
     at: tuple[Index, ...]
     k: Keys
     softmax: Softmax
-    scores: Contraction
-    queries: Operand
-    keys: Operand
+    first: FirstMatmul
     product: Contraction
     probabilities: Expr  # the element of the second matmul's operand, as it was
     values: Operand
     rounding: Rounding | None = None
     tested: bool = False
+    beside: tuple[FirstMatmul, ...] = ()  # other products of queries and keys in that expression
+
+    @property
+    def scores(self) -> Contraction:
+        return self.first.scores
 
 
-def match_attention(op: ir.Operation, normalised: bool = True) -> Match | None:
+def match_attention(op: ir.Operation, normalised: bool = True, given: Given | None = None) -> Match | None:
     """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none.
 
-    Without `normalised`: one that has no softmax.
+    Without `normalised`: one that has no softmax; it may be computed from what is `given`, though that is computed from
+    its scores.
     """
     missed: NearMiss | None = None
     for splits in ("batch", "output", "keys"):
         try:
-            found = _Attempt(op, normalised, splits, variables_of(op.results[0])).splitting()
+            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given).splitting()
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -114,6 +128,7 @@ class _Attempt:
     normalised: bool
     splits: str
     at: tuple[Index, ...]
+    given: Given | None
     parts: tuple[int, ...] = ()
 
     def splitting(self) -> Match | None:
@@ -129,7 +144,7 @@ class _Attempt:
         return None
 
     def match(self) -> Match | None:
-        tracer = Tracer()
+        tracer = Tracer(self.given)
         element = tracer.make.element(self.op.results[0], self.at)
         second = second_matmul(tracer, element, self.parts)
         if second is None:
@@ -154,12 +169,13 @@ class _Attempt:
                     self.at,
                     second.k,
                     found.softmax,
-                    *found.first,
+                    found.first,
                     second.product,
                     weights,
                     peel(tracer, values),
                     found.rounding,
                     second.around.tested,
+                    found.beside,
                 )
         if missed is not None:
             raise missed
@@ -283,7 +299,7 @@ def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
     for factor in q.num:
         product = contraction_at(tracer, factor) if factor.kind == "element" and varies(factor, k) else None
         for e in (product.lhs, product.rhs) if product is not None else ():
-            if any(is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
+            if any(varies(n, k) and is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
                 raise NearMiss("its result goes through another matmul in between")
 
 

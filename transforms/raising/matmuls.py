@@ -52,11 +52,12 @@ class FirstMatmul(NamedTuple):
 
 class Weights(NamedTuple):
     """What values are multiplied by: `softmax` of an expression of the scores that `first` makes; 8 bits of it, where
-    there is a `rounding`."""
+    there is a `rounding`. `beside` are other products of queries and keys in it."""
 
     softmax: Softmax
     first: FirstMatmul
     rounding: Rounding | None = None
+    beside: tuple[FirstMatmul, ...] = ()
 
 
 def second_matmul(tracer: Tracer, element: Expr, parts: Sequence[int]) -> SecondMatmul | None:
@@ -102,9 +103,9 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
     return [first for _, first in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
-def computed_from(scores: Contraction) -> Callable[[Expr], bool]:
-    """Whether an expression has an element that is computed from the scores, and not by itself from one of them."""
-    return lambda e: bool(_ways(scores, e))
+def computed_from(*products: Contraction) -> Callable[[Expr], bool]:
+    """Whether an expression has an element that is computed from scores, and not by itself from one of them."""
+    return lambda e: any(_ways(scores, e) for scores in products)
 
 
 def chosen_from(scores: Contraction) -> Callable[[Expr], bool]:
@@ -122,6 +123,7 @@ def rounded_from(scores: Contraction) -> Callable[[Expr], bool]:
 
 
 def _ways(scores: Contraction, e: Expr) -> set[ir.Operation]:
-    elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
-    makers = {maker for n in elements if (maker := defining_op(n.payload[0])) is not None}
-    return ops_on_way(scores.reduction.op, makers)
+    given = scores.reduction.tracer.given
+    tensors = {n.payload[0] for n in e.nodes() if n.kind == "element" and n is not scores.element}
+    makers = {maker for t in tensors if t not in given and (maker := defining_op(t)) is not None}
+    return ops_on_way(scores.reduction.op, makers, given=given.kinds)

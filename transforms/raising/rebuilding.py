@@ -17,7 +17,7 @@ from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
 from ..slices import insert
-from .contraction import Operand
+from .contraction import Contraction, Operand
 from .dead_weights import zeros_outside
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
@@ -27,6 +27,7 @@ from .joining import joined
 from .lines import with_powers_of_2
 from .masks import masks_outside
 from .matching import Match
+from .matmuls import FirstMatmul
 from .own_sums import OwnSum
 from .relative import Relative
 from .sinks import Beside
@@ -61,7 +62,9 @@ class _Rebuilder:
         kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
         self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
         self.emit = Emitter(self.tracer, self.compute)
+        self.head: Var | None = None  # where there is none in what was matched
         self.share: tuple[Expr, ...] = ()
+        self.products: dict[Expr, Expr] = {}  # elements of the products in terms of those that were emitted last
 
     def _elements(self, expr: Expr) -> list[Expr]:
         return [n for n in expr.nodes() if n.kind == "element" and n.type == REAL]
@@ -73,20 +76,26 @@ class _Rebuilder:
     def value(self) -> tuple[ir.Value, ir.Operation]:
         """What the attention is, and its second matmul."""
         match = self.match
-        keys, key_factors = self._choose(match.keys, "keys")
-        queries, query_factors = self._choose(match.queries, "queries")
+        keys, key_factors = self._choose(match.first.keys, "keys")
+        queries, query_factors = self._choose(match.first.queries, "queries")
         values, value_factors = self._choose(match.values, "values")
         for found in (queries, keys, values):
             self.emit.know_sizes(found)
         queries, keys, values = self._with_units(queries, keys, values)
+        batch = {*queries.vars} & {*keys.vars} & {*values.vars} - {self.k, *match.scores.loops}
+        if match.softmax.is_plain and not batch:
+            queries, keys, values = self._with_head(queries, keys, values)
         self._check(queries, keys, values)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
-        factors = [*match.scores.factors, *query_factors, *key_factors]
+        factors = [*query_factors, *key_factors]
         x = match.softmax.scores
         if match.softmax.inner is not None:
-            x = self._with_probabilities(x, match.softmax.inner, keys, self._scores(queries, keys, factors))
-        scores = self._scores(queries, keys, factors)
-        p = self._weights(self._modified(x, scores), scores)
+            self._emit_product(match.scores, queries, keys, factors)
+            x = self._with_probabilities(x, match.softmax.inner, keys)
+        self._emit_product(match.scores, queries, keys, factors)
+        for product in match.beside:
+            self._emit_beside(product)
+        p = self._weights(self._modified(x))
         output, root = self._output(p, values)
         output = self._finished(output, value_factors)
         return shaped(output, self.out_groups, match.result.type), root
@@ -113,21 +122,49 @@ class _Rebuilder:
         self.rows = self._ordered(rows, queries, keys)
         return queries, keys, values
 
-    def _modified(self, x: Expr, scores: Expr) -> ir.Value:
+    def _with_head(self, queries: Access, keys: Access, values: Access) -> tuple[Access, Access, Access]:
+        """The three with a dimension of one head or batch entry, and the output, too: without a softmax, that is how
+        attention is told from the layers of a perceptron (``transforms/attention.py``)."""
+        self.head = head = Var(1)
+        unit = next((i for i, group in enumerate(self.out_groups) if not group), 0)
+        self.out_groups[unit] = [head, *self.out_groups[unit]]
+        self.out = [v for g in self.out_groups for v in g]
+        self.rows = [head, *self.rows]
+        return with_unit(queries, head), with_unit(keys, head), with_unit(values, head)
+
+    def _modified(self, x: Expr) -> ir.Value:
         """Emits what stands between the scores and softmax, or between them and the second matmul."""
         if self.match.softmax.is_plain:
-            x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
-        return self._emitted(x, scores)
+            x = self._by_rows(zeros_outside(self.make, x, self.match.scores.element))
+            x = with_powers_of_2(self.make, x)
+        return self._emitted(x)
 
-    def _emitted(self, x: Expr, scores: Expr) -> ir.Value:
+    def _by_rows(self, x: Expr) -> Expr:
+        """`x` with given statistics of rows as they are read in loops; and with products by 1 / y in place of divisions
+        by y, where that is computed before the big pair of dimensions."""
+        make, given = self.make, self.tracer.given
+
+        def replaced(node: Expr) -> Expr | None:
+            if node.kind == "element" and node.payload[0] in given:
+                return make.element(given.statistic(node.payload[0]), node.payload[1])
+            if node.name != "arith.divf" or not node.vars - node.args[1].vars:
+                return None
+            dividend, divisor = make.rewritten(node.args[0], replaced), node.args[1]
+            if divisor.kind == "element" and given.is_sum(divisor.payload[0]):
+                return make.mul(dividend, make.element(given.inverse(divisor.payload[0]), divisor.payload[1]))
+            return make.mul(dividend, make.op("arith.divf", (make.const(1.0), make.rewritten(divisor, replaced))))
+
+        return make.rewritten(x, replaced)
+
+    def _emitted(self, x: Expr) -> ir.Value:
         """Emits an expression of the scores, computed from those that were emitted."""
-        x = self._hoisted(masks_outside(self.make, self._of_scores(x, scores)))
+        x = self._hoisted(masks_outside(self.make, self._of_products(x)))
         dims = [*self.rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
             return x.payload[0]
         return self.emit.elementwise(x, dims, self.compute)
 
-    def _weights(self, x: ir.Value, scores: Expr) -> ir.Value:
+    def _weights(self, x: ir.Value) -> ir.Value:
         """Emits what values are multiplied by: the softmax of `x`, with weights, or `x` itself."""
         if self.match.softmax.is_plain:
             element = self._element_of_probabilities()
@@ -136,7 +173,7 @@ class _Rebuilder:
             return build.convert_elements(x, element)
         softmax = self._softmax(x)
         self.share = self._shares(self.match.softmax)
-        weights = [self._of_scores(w, scores) for w in self.match.softmax.weights]
+        weights = [self._of_products(w) for w in self.match.softmax.weights]
         return self._rounded(softmax.result, [self._hoisted(w) for w in weights])
 
     def _rounded(self, p: ir.Value, weights: Sequence[Expr]) -> ir.Value:
@@ -197,29 +234,38 @@ class _Rebuilder:
         """What varies with queries alone, or with keys alone, computed before the big pair of dimensions."""
         return self.emit.hoisted(expr, self.of_queries, self.of_keys)
 
-    def _scores(self, queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
-        """Emits the first matmul; returns the scores in terms of it."""
-        match = self.match
+    def _emit_product(self, product: Contraction, queries: Access, keys: Access, factors: Sequence[Expr]) -> None:
+        """Emits a product of queries and keys, which lack the factors."""
         q, q_vars = self.emit.load(queries)
         k, k_vars = self.emit.load(keys)
         dims = [v for v in (*self.rows, self.k) if v in q_vars or v in k_vars]
-        s = contract(self.emit, q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
+        s = contract(self.emit, q, q_vars, k, k_vars, dims, product.loops, self._kind(product.element)).result
         scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
-        for factor in factors:
+        for factor in (*product.factors, *factors):
             scaled = self.make.mul(scaled, self.tracer.expand(factor))
-        return self.make.add(self.tracer.expand(match.scores.init), scaled)
+        self.products[product.element] = self.make.add(self.tracer.expand(product.init), scaled)
 
-    def _of_scores(self, expr: Expr, scores: Expr) -> Expr:
-        """`expr` in terms of the scores that were emitted."""
-        return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
+    def _emit_beside(self, product: FirstMatmul) -> None:
+        """Emits a product beside the scores, in the order of loops that they have; it may have been another one."""
+        queries, query_factors = self._choose(product.queries, "queries")
+        keys, key_factors = self._choose(product.keys, "keys")
+        for found in (queries, keys):
+            self.emit.know_sizes(found)
+        if self.head is not None:
+            queries, keys = with_unit(queries, self.head), with_unit(keys, self.head)
+        self._emit_product(product.scores, queries, keys, [*query_factors, *key_factors])
 
-    def _with_probabilities(self, x: Expr, inner: Inner, keys: Access, scores: Expr) -> Expr:
+    def _of_products(self, expr: Expr) -> Expr:
+        """`expr` in terms of the products that were emitted."""
+        return self.make.rewritten(expr, self.products.get)
+
+    def _with_probabilities(self, x: Expr, inner: Inner, keys: Access) -> Expr:
         """Emits a first attention, of values that are 1, for the maximum m and the sum l of exponentials of each row;
         `x` with exp(y − m)·(1 / l) in place of softmax(y). Not exp(y − (m + log l)): where all keys of a row have a
         low finite number, log l is nothing beside it. Where all is masked the output is 0, and so are both factors."""
         make, at = self.make, tuple(Index.of(v) for v in self.rows)
         element = self._element_of_probabilities()
-        softmax = self._softmax(self._emitted(self._without_lower_masks(inner.sum_of.scores), scores))
+        softmax = self._softmax(self._emitted(self._without_lower_masks(inner.sum_of.scores)))
         shares = self._shares(inner.sum_of)
         column = Var(128 // element.width)  # as many as fill 16 bytes, to which rows are aligned then
         of_values = [*(v for v in self.rows if v in keys.vars), self.k, column]

@@ -395,14 +395,24 @@ def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...])
 
 
 def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
-    """c, if `expr` is exp(scores − c); None if it is anything else."""
+    """c, if `expr` is exp(scores − c), where masks may make it 0; None if it is anything else."""
     q = quotient(tracer, expr)
-    if q.den or len(q.num) != 1 or q.num[0].name != "math.exp":
+    masks = [f.args[0] for f in q.num if is_mask(f)]
+    if q.den or len(q.num) != len(masks) + 1:
         return None
-    (exponent,) = q.num[0].args
-    if exponent is scores:
+    (other,) = (f for f in q.num if not is_mask(f))
+
+    def masked(x: Expr) -> Expr:
+        for mask in masks:
+            x = tracer.make.op("arith.select", (mask, x, tracer.make.const(-math.inf)))
+        return x
+
+    if other.name != "math.exp":
+        return None
+    (exponent,) = other.args
+    if masked(exponent) is scores:
         return tracer.make.const(0.0)
-    return exponent.args[1] if exponent.name == "arith.subf" and exponent.args[0] is scores else None
+    return exponent.args[1] if exponent.name == "arith.subf" and masked(exponent.args[0]) is scores else None
 
 
 def tests_for_masked(expr: Expr, scores: Expr, equal: bool) -> bool:

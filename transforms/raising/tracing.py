@@ -29,6 +29,7 @@ from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .bodies import Body, combiner
 from .expressions import Expr, Expressions, scalar_type
+from .given import Given
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
 from .loops import extents, index_of, loops_at
 from .padding import is_padding, unpadded
@@ -64,10 +65,12 @@ class Reduction:
 
 
 class Tracer:
-    """Makes expressions of elements; see the module. `splittable` are the variables that may be split."""
+    """Makes expressions of elements; see the module. `splittable` are the variables that may be split; tensors that are
+    `given` are there anyway, and not asked for what they are computed from."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Given | None = None) -> None:
         self.make = Expressions()
+        self.given = given or Given()
         self.splittable: frozenset[Var] = frozenset()
         self.aliases: dict[Expr, list[Expr]] = {}
         self.parts: set[ir.Value] = set()  # of which gathers may read a part, from the first element on

@@ -3,7 +3,8 @@
     Σ_k σ(s − log n)·v      Σ_k max(s, 0)²/n·v      Σ_k γ^(i−k)·s·v for k ≤ i, else 0
 
 What divides may be made of the sum of the weights: a further column of the output (own_sums.py). Where it is an
-attention, and not two layers of a perceptron or a product of matrices, ``transforms/attention.py`` says.
+attention, and not two layers of a perceptron or a product of matrices, ``transforms/attention.py`` says; what follows
+from an attention, as its derivative does, is one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .contraction import Operand, peel
 from .expressions import ROUND, Expr
 from .indices import Var
 from .inner import inner_softmax
-from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls
+from .matmuls import FirstMatmul, SecondMatmul, Weights, computed_from, first_matmuls
 from .normalised import nodes_through
 from .own_sums import OwnSum, own_sums
 from .quotients import Keys, Quotient, quotient, varies, without
@@ -40,20 +41,28 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
         return None
     for first in matmuls:
         scores, queries, keys = first
-        is_computed = computed_from(scores)
+        beside = tuple(m for m in matmuls if m is not first and m.scores.element in nodes and _is_like(m, first))
+        is_computed = computed_from(scores, *(m.scores for m in beside))
         batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
         small = max(_size(scores.loops), _size(columns)) <= MOST_COLUMNS
-        if scores.element not in nodes or not batch or not small or _is_multiple(expr, scores.element):
+        if scores.element not in nodes or not small or _is_multiple(expr, scores.element):
+            continue
+        if not batch and not any(n.kind == "element" and n.payload[0] in tracer.given for n in nodes):
             continue
         own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
-        inner = inner_softmax(tracer, expr, scores.element, k, is_computed)
+        inner = inner_softmax(tracer, expr, scores.element, k, is_computed) if is_computed(expr) else None
         given = expr if inner is None else inner.without(tracer, expr)
         if not any(map(is_computed, [given, *num, *divisors])):
             if own_sum is None and isinstance(weights.payload[0].type.element_type, ir.F16Type):
                 expr, (num, divisors) = whole, outside  # 65504 is not far: rounded are the weights as they are written
             softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True, inner=inner)
-            return Weights(softmax, first)
+            return Weights(softmax, first, beside=beside)
     return None
+
+
+def _is_like(other: FirstMatmul, first: FirstMatmul) -> bool:
+    """Whether it has a product of its own for each pair of queries and keys, as `first` has."""
+    return other.scores.element.vars == first.scores.element.vars
 
 
 def _own_sum(

@@ -1,0 +1,78 @@
+"""The derivative of attention as people write it in JAX, by everything that is a float: four loop nests."""
+
+import jax
+import numpy as np
+import pytest
+from jax_harness import TOLERANCE, compile, random, stats
+from test_jax_variants import MASK, VARIANTS, qkv
+
+jnp = jax.numpy
+softmax = jax.nn.softmax
+
+pytestmark = pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")
+
+QUICK = {
+    *("by_logsumexp", "causal_iota", "dropped", "grouped_by_reshape", "relative_bias", "rotary", "segments"),
+    *("softcapped", "softmax_where", "vmapped_keys_shared"),
+}
+# What reads the derivatives of scores as a whole (a table of biases, temperatures), a derivative by the maximum, which
+# is 0 as a whole and not told to be, and sums that are no plain ones.
+LEFT = {
+    *("divided_by_guarded_sum", "maximum_of_each_head", "one_einsum", "powers_of_two", "relative_bias", "sinks"),
+    *("sum_of_ones", "sum_with_a_floor", "sums_where", "temperature", "two_key_dimensions"),
+    "two_key_dimensions_and_more",
+}
+
+
+def check(fn, args, fused: bool = True):
+    floats = [i for i, x in enumerate(args) if np.asarray(x).dtype == np.float32]
+    by = random(*jax.eval_shape(fn, *args).shape, seed=7)
+
+    def derivative(*given):
+        *all_, by = given
+
+        def of_floats(*values):
+            return fn(*(values[floats.index(i)] if i in floats else x for i, x in enumerate(all_)))
+
+        return jax.vjp(of_floats, *(all_[i] for i in floats))[1](by)
+
+    before = stats()
+    kernel = compile(derivative, (*args, by))
+    after = stats()
+    assert (after["compiled"] - before["compiled"] >= 4 and after["left"] == before["left"]) == fused
+    with jax.enable_x64(True):
+        wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in map(np.asarray, (*args, by))]
+        expected = derivative(*wide)
+    for found, wanted in zip(kernel(*args, by), expected, strict=True):
+        assert np.abs(np.asarray(found, np.float64) - wanted).max() < TOLERANCE["f32"] * np.abs(wanted).max()
+
+
+@pytest.mark.filterwarnings("ignore:attn_opt")
+@pytest.mark.parametrize(
+    "fn", [pytest.param(fn, id=(n := fn.__name__), marks=() if n in QUICK else pytest.mark.slow) for fn in VARIANTS]
+)
+def test_variant(fn):
+    check(fn, VARIANTS[fn], fn.__name__ not in LEFT)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_jax_own_attention(masked):
+    check(lambda q, k, v, m: jax.nn.dot_product_attention(q, k, v, mask=m if masked else None), MASK)
+
+
+def test_one_head():
+    def attention(q, k, v):
+        return softmax(q @ k.T) @ v
+
+    check(attention, tuple(x[0, :, 0] for x in qkv()))
+
+
+def test_sigmoid():
+    """Weights that are made of each score by itself have two derivatives, and values a third."""
+
+    def attention(q, k, v):
+        return jnp.einsum("bnts,bsnh->btnh", jax.nn.sigmoid(jnp.einsum("btnh,bsnh->bnts", q, k) - 3), v)
+
+    args = (*qkv(), random(2, 21, 4, 8, seed=7))
+    kernel = compile(lambda q, k, v, by: jax.vjp(attention, q, k, v)[1](by), args)
+    assert kernel.explain().count("attention without a softmax") == 3
