@@ -4,11 +4,12 @@ attention with one, and the statistics of its rows, as the derivative of a softm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
+from ..reshapes import drop_units, with_units
 
 SUMS = ("sum", "plain sum")
 
@@ -18,42 +19,85 @@ class Given:
     """Tensors, and of which kind of statistic they are (see statistics.py), "" for others."""
 
     kinds: Mapping[ir.Value, str] = field(default_factory=dict)
-    _made: dict[tuple[str, ir.Value], ir.Value] = field(default_factory=dict)
+    _made: dict[tuple, ir.Value] = field(default_factory=dict)
 
     def __contains__(self, tensor: ir.Value) -> bool:
         return tensor in self.kinds
 
+    def is_maximum(self, tensor: ir.Value) -> bool:
+        return self.kinds.get(tensor) == "max"
+
     def is_sum(self, tensor: ir.Value) -> bool:
         return self.kinds.get(tensor) in SUMS
 
-    # Of rows that are masked as a whole, probabilities exp(s − m)·(1 / l) or exp(s − (m + log l)) are to be 0. Each is
-    # one tensor for all that read it, emitted behind what it is made of.
+    # Of rows that are masked as a whole, exp(s − m)·(1 / l), exp(s − (m + log l)) and exp2(log₂e·s − shift), which are
+    # probabilities, are to be 0. Each is one tensor for all that read it, emitted behind what it is made of.
 
     def statistic(self, tensor: ir.Value) -> ir.Value:
         """Maxima with 0 in place of −∞, sums with 1 in place of 0; anything else as it is."""
         if self.is_sum(tensor):
-            return self._made_of("sum", tensor, lambda l: _unless(l, 0.0, 1.0, l))
-        if self.kinds.get(tensor) == "max":
-            return self._made_of("max", tensor, lambda m: _unless(m, -math.inf, 0.0, m))
+            return self._made_of("sum", [tensor], lambda l: _unless(l, 0.0, 1.0, l))
+        if self.is_maximum(tensor):
+            return self._made_of("max", [tensor], lambda m: _unless(m, -math.inf, 0.0, m))
         return tensor
 
     def inverse(self, sums: ir.Value) -> ir.Value:
         """1 / l of the sums l, 0 where they are 0."""
-        one = lambda l: build.constant(l.type, 1.0)  # noqa: E731
-        return self._made_of("inverse", sums, lambda l: _unless(l, 0.0, 0.0, arith.divf(one(l), l)))
+        return self._made_of("inverse", [sums], lambda l: _unless(l, 0.0, 0.0, arith.divf(_constant(l, 1.0), l)))
 
-    def _made_of(self, name: str, given: ir.Value, body: Callable[[ir.Value], ir.Value]) -> ir.Value:
-        if (name, given) not in self._made:
-            op, rank = given.owner.operation, given.type.rank
-            everywhere = [build.projection(rank, range(rank))] * 2
-            with ir.InsertionPoint.after(op), op.location:
-                empty = build.empty(build.mixed_sizes(given), given.type.element_type)
-                found = build.generic([given], [empty], everywhere, [build.PARALLEL] * rank, lambda x, _: body(x))
-            (self._made[name, given],) = found
-        return self._made[name, given]
+    def shift(self, maxima: ir.Value, sums: ir.Value | None = None) -> ir.Value | None:
+        """log₂e·m, plus log₂ l where there are `sums`, of the shape of the maxima; None if they have another one."""
+
+        def scaled(m: ir.Value) -> ir.Value:
+            return _unless(m, -math.inf, 0.0, arith.mulf(m, _constant(m, math.log2(math.e))))
+
+        def both(m: ir.Value, l: ir.Value) -> ir.Value:
+            return _unless(
+                l, 0.0, math.inf, arith.addf(scaled(m), ir.Operation.create("math.log2", [l.type], [l]).result)
+            )
+
+        if sums is None:
+            return self._made_of("shift", [maxima], scaled)
+        if sums.type.element_type != maxima.type.element_type or _without_units(sums) != _without_units(maxima):
+            return None
+        return self._made_of("shift", [maxima, sums], both)
+
+    def _made_of(self, name: str, given: Sequence[ir.Value], body: Callable[..., ir.Value]) -> ir.Value:
+        """Of the shape of the first tensor; others may have dimensions of one element elsewhere."""
+        key = (name, *given)
+        if key not in self._made:
+            first, *_ = given
+            last = given[0].owner.operation
+            for op in (tensor.owner.operation for tensor in given[1:]):
+                last = op if last.is_before_in_block(op) else last
+            rank = first.type.rank
+            with ir.InsertionPoint.after(last), last.location:
+                sizes = build.mixed_sizes(first)
+                same = [first, *(_like(tensor, first) for tensor in given[1:])]
+                everywhere = [build.projection(rank, range(rank))] * (len(given) + 1)
+                empty = build.empty(sizes, first.type.element_type)
+                iterators = [build.PARALLEL] * rank
+                (self._made[key],) = build.generic(same, [empty], everywhere, iterators, lambda *x: body(*x[:-1]))
+        return self._made[key]
+
+
+def _without_units(tensor: ir.Value) -> list[int]:
+    return [size for size in tensor.type.shape if size != 1]
+
+
+def _like(tensor: ir.Value, other: ir.Value) -> ir.Value:
+    """The tensor with dimensions of one element where `other` has them."""
+    if tensor.type.shape == other.type.shape:
+        return tensor
+    flat = drop_units(tensor, [size == 1 for size in tensor.type.shape])
+    return with_units(flat, build.mixed_sizes(flat), [size == 1 for size in other.type.shape])
+
+
+def _constant(like: ir.Value, number: float) -> ir.Value:
+    return build.constant(like.type, number)
 
 
 def _unless(x: ir.Value, number: float, instead: float, value: ir.Value) -> ir.Value:
     """`value`, and `instead` where `x` is the number."""
-    equal = arith.cmpf(arith.CmpFPredicate.OEQ, x, build.constant(x.type, number))
-    return arith.select(equal, build.constant(x.type, instead), value)
+    equal = arith.cmpf(arith.CmpFPredicate.OEQ, x, _constant(x, number))
+    return arith.select(equal, _constant(x, instead), value)

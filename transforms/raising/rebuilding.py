@@ -36,6 +36,7 @@ from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
 
 SMALLEST_BITS = {"f32": 150, "f64": 1075}  # 2 to minus that is rounded to 0
+LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
 LOWEST_MASK = {"f32": -(2.0**127), "f64": -(2.0**1023)}  # of which log2(e) times is a number
 
 
@@ -145,6 +146,9 @@ class _Rebuilder:
         make, given = self.make, self.tracer.given
 
         def replaced(node: Expr) -> Expr | None:
+            power = self._power(node)
+            if power is not None:
+                return power
             if node.kind == "element" and node.payload[0] in given:
                 return make.element(given.statistic(node.payload[0]), node.payload[1])
             if node.name != "arith.divf" or not node.vars - node.args[1].vars:
@@ -155,6 +159,29 @@ class _Rebuilder:
             return make.mul(dividend, make.op("arith.divf", (make.const(1.0), make.rewritten(divisor, replaced))))
 
         return make.rewritten(x, replaced)
+
+    def _power(self, node: Expr) -> Expr | None:
+        """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
+        number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
+        make, given = self.make, self.tracer.given
+        exponential, *divisor = node.args if node.name == "arith.divf" else (node,)
+        if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
+            return None
+        x, maximum = exponential.args[0].args
+        products = {p.scores.element for p in (self.match.first, *self.match.beside)}
+        leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
+        if not all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves):
+            return None
+        rows = [maximum, *divisor]
+        if any(n.kind != "element" or n.vars != maximum.vars for n in rows) or not given.is_maximum(maximum.payload[0]):
+            return None
+        if any(not given.is_sum(n.payload[0]) for n in divisor):
+            return None
+        shift = given.shift(*(n.payload[0] for n in rows))
+        if shift is None:
+            return None
+        scaled = make.mul(x, make.const(math.log2(math.e)))
+        return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
 
     def _emitted(self, x: Expr) -> ir.Value:
         """Emits an expression of the scores, computed from those that were emitted."""
