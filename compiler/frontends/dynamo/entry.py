@@ -7,9 +7,9 @@ The name is an entry point of the installed package, which torch registers itsel
 tree on PYTHONPATH), importing this module registers it.
 
 Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo/regions.py) are taken out of it and
-become kernels at their first call (dynamo/kernel.py), if the pass ``raise-attention`` finds attention in them: for the
-CPU, or for the NVIDIA GPU that their tensors are on. The rest is run as it was, by torch itself or by inductor. What
-needs a gradient stays with torch.
+become kernels at their first call (dynamo/attention.py), if the pass ``raise-attention`` finds attention in them: for
+the CPU, or for the NVIDIA GPU that their tensors are on. Where gradients go back through them, their derivatives become
+kernels too (dynamo/gradients.py). The rest is run as it was, by torch itself or by inductor.
 """
 
 import importlib.metadata
@@ -22,7 +22,11 @@ from ....dialects.diagnostic import DiagnosedError
 from ...api import CompileError, Options, make_options
 from ...diagnostics import user_error
 from ..torch.masks import substitute
-from .kernel import AttentionCall, count_left
+from .attention import AttentionCall
+from .checkpoints import Checkpointed, checkpoints, replace
+from .checkpoints import why_not as why_not_under
+from .gradients import DifferentiableCall
+from .kernel import count_left
 from .memory import follow_writes, take_views_where_read
 from .multihead import WRITTEN_OUT, write_out
 from .regions import Region, find_regions, spell_sizes_out
@@ -30,7 +34,7 @@ from .vmap import transforms, write_out_maps
 
 REST = ("eager", "inductor")
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
-GRADIENT = "an input of it needs a gradient, and kernels have no backward pass; call the model under torch.no_grad()"
+OURS = (AttentionCall, Checkpointed)  # modules in a graph that inductor is not given
 TRANSFORMED = "torch.func or forward-mode differentiation transforms it"
 
 
@@ -51,24 +55,40 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
             raise user_error("donate is for kernels that are called; torch.compile's graphs say what they write to")
     except DiagnosedError as error:
         raise CompileError(error.diagnostics) from None
+    _take_attention_out(graph, options, least, rest)
+    return _runner(graph, rest)
+
+
+def _take_attention_out(
+    graph: torch.fx.GraphModule, options: Options, least: float, rest: str, refused: str | None = None
+) -> bool:
+    """Replaces attention by calls of kernels; whether there is any. `refused`: why all of it stays with torch."""
     for written in (*write_out_maps(graph), *write_out(graph)):
         count_left(written)
     spell_sizes_out(graph.graph)
     follow_writes(graph.graph)
     carriers, transformed = carrying_gradients(graph.graph), set(transforms(graph.graph))
-    for region in find_regions(graph):
-        reason = GRADIENT if region.output in carriers else _why_not(region)
+    found = False
+    for region in find_regions(graph, carriers):
+        reason = refused or _why_not(region)
         if region.output in transformed or torch.autograd.forward_ad._current_level >= 0:
             reason = reason or TRANSFORMED
         if reason is None:
-            _take_out(graph, region, options, least)
+            _take_out(graph, region, carriers, options, least)
+            found = True
         else:
             count_left(reason)
+    for node, body in checkpoints(graph):
+        if _take_attention_out(body, options, least, rest, refused or why_not_under(body)):
+            replace(graph, node, _runner(body, rest))
+            found = True
     graph.graph.lint()
     graph.recompile()
-    if rest == "inductor":
-        return _with_inductor(graph)
-    return graph.forward
+    return found
+
+
+def _runner(graph: torch.fx.GraphModule, rest: str) -> Callable:
+    return _with_inductor(graph) if rest == "inductor" else graph.forward
 
 
 def _compile_error(message: str) -> CompileError:
@@ -109,13 +129,17 @@ def carrying_gradients(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return found
 
 
-def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: float) -> None:
+def _take_out(
+    graph: torch.fx.GraphModule, region: Region, carriers: set[torch.fx.Node], options: Options, least: float
+) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
-    part = region.as_module(graph)
+    needs_gradient = region.output in carriers
+    part = region.as_module(graph, carriers if needs_gradient else frozenset())
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
     expected = region.output.meta["example_value"]
-    graph.add_submodule(name, AttentionCall(part, expected, TARGETS[expected.device.type], options, least))
+    kind = DifferentiableCall if needs_gradient else AttentionCall
+    graph.add_submodule(name, kind(part, expected, TARGETS[expected.device.type], options, least))
     with graph.graph.inserting_after(region.output):
         call = graph.graph.call_module(name, tuple(region.inputs))
     call.meta = dict(region.output.meta)
@@ -132,14 +156,14 @@ def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
     part = 0
     parts: dict[torch.fx.Node, int] = {}
     for node in graph.graph.nodes:
-        is_call = node.op == "call_module" and isinstance(graph.get_submodule(str(node.target)), AttentionCall)
+        is_call = node.op == "call_module" and isinstance(graph.get_submodule(str(node.target)), OURS)
         part += is_call
         parts[node] = part
         part += is_call
     take_views_where_read(graph.graph, parts)
     split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
     for name, child in list(split.named_children()):
-        if not any(isinstance(m, AttentionCall) for m in child.modules()):
+        if not any(isinstance(m, OURS) for m in child.modules()):
             setattr(split, name, torch.compile(child, backend="inductor"))
     return split.forward
 

@@ -1,4 +1,4 @@
-"""A part of a graph that may be attention: compiled at the first call with each kind of arguments."""
+"""The kernels of parts of graphs: compiled at the first call with each kind of inputs, and shared by equal parts."""
 
 import collections
 import warnings
@@ -7,25 +7,17 @@ from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
-from torch.export import Dim
 
 from ....dialects.diagnostic import DiagnosedError
-from ....dialects.mlir import ir
-from ....transforms.attention import find_attention
-from ....transforms.passes import Report, listening
-from ....transforms.raise_attention import RaiseAttention
 from ....transforms.raising.softmax import SINGLE_KEY
 from ... import counts
-from ...api import CompileError, Options
+from ...api import CompileError
 from ...diagnostics import user_error
-from ..torch.tracing import TorchKernel, as_torch, trace
-from .calls import is_operand
-from .work import flops
+from ..torch.tracing import TorchKernel
 
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
 NO_ATTENTION = "no plain softmax was found between its matmuls"
-FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
 
 _kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
 _warned: set[str] = set()  # the reasons that were told
@@ -41,59 +33,42 @@ def count_left(reason: str) -> None:
         warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
 
 
-class AttentionCall(torch.nn.Module):
-    """Runs `part` as a kernel, or as it is if it is no attention or fewer than `least` operations.
+class Kernels:
+    """The kernels of a computation, one for each kind of inputs, made at the first call with it.
 
-    `expected` tells the output's layout.
+    `values`: the inputs as dynamo knows them; `structure`: equal for all computations that are the same.
     """
 
-    def __init__(
-        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: float = 0
-    ):
-        super().__init__()
-        self.part, self.target, self.options = part, target, options
-        self.order = _order(expected)
-        self.inverse = _inverse(self.order)
-        self.structure = (structure(part), self.order, target, repr(options))
+    told_of = ""  # what comes before the reason where there is none
+
+    def __init__(self, values: Sequence[Any], structure: Any):
+        self.values, self.structure = values, structure
         # Sizes that dynamo has made symbols get one kernel for all their values.
-        placeholders = part.graph.find_nodes(op="placeholder")
-        self.values = [node.meta.get("example_value") for node in placeholders]
-        # Other numbers, such as the position of a token, would need one for each value, if they were no tensors.
-        self.numbers = [i for i, node in enumerate(placeholders) if is_operand(node)] if target == "cpu" else []
-        self.symbols = [_dynamic_dims(value) for value in self.values]
+        self.symbols = [_dynamic_dims(value) for value in values]
         self.dynamic = self.symbols  # those that kernels are compiled for any value of
         self.first: list[Any] | None = None  # the inputs' shapes when the symbols turned out to have no lowering
-        self.flops, self.least, self.told = flops(part), least, False
         self._seen: dict[Any, TorchKernel | None] = {}
 
-    def forward(self, *inputs: Any) -> torch.Tensor:
-        work = self.flops(inputs)
-        if work == 0 and any(isinstance(v, torch.Tensor) and v.numel() == 0 for v in inputs):
-            return self.part(*inputs)
-        if work < self.least:
-            if not self.told:
-                counts.count_left(f"its {work} operations are fewer than min_flops, which is {self.least}")
-                self.told = True
-            return self.part(*inputs)
-        arguments = inputs
-        if self.numbers:
-            arguments = tuple(torch.tensor(v) if i in self.numbers else v for i, v in enumerate(inputs))
-        kernel = self.kernel(arguments)
+    def compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
+        """A kernel for such inputs, or why there is to be none; DiagnosedError if there is no way."""
+        raise NotImplementedError
+
+    def run(self, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor) -> list[Any] | None:
+        """The kernel's results on the inputs, and on others whose kind these tell; None if there is no kernel."""
+        kernel = self.of(inputs)
         if kernel is None:
-            return self.part(*inputs)
+            return None
         try:
-            arrays = kernel.bind(kernel.program.arguments(arguments))
-            (result,) = kernel.run(arrays, 1 if work < FLOPS_TO_SHARE else None)
+            return kernel.run(kernel.bind(kernel.program.arguments((*inputs, *others))), threads)
         except DiagnosedError as error:
             if not any(self.dynamic):
                 raise CompileError(error.diagnostics) from None
             # Sizes that were equal at the first call, and were taken to be so always.
             with compile_lock:
-                self._fix_sizes(arguments)
-            return self.forward(*inputs)
-        return as_torch(result).permute(self.inverse)
+                self._fix_sizes(inputs)
+            return self.run(inputs, threads, *others)
 
-    def kernel(self, inputs: Sequence[Any]) -> TorchKernel | None:
+    def of(self, inputs: Sequence[Any]) -> TorchKernel | None:
         """The kernel for such inputs; None if they stay with torch."""
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
@@ -104,7 +79,7 @@ class AttentionCall(torch.nn.Module):
                 if own not in self._seen:
                     found = self._shared(own, inputs)
                     if isinstance(found, str):
-                        count_left(found)
+                        count_left(self.told_of + found)
                     self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
 
@@ -118,11 +93,11 @@ class AttentionCall(torch.nn.Module):
             return _kernels[key]
         found: TorchKernel | str
         try:
-            found = self._compiled(inputs)
+            found = self.compiled(inputs)
         except DiagnosedError as error:
             if any(self.dynamic):
                 self._fix_sizes(inputs)
-                return self.kernel(inputs)
+                return self.of(inputs)
             found = error.diagnostics[0].message
         _kernels[key] = found
         if len(_kernels) > MAX_KERNELS:
@@ -145,47 +120,12 @@ class AttentionCall(torch.nn.Module):
             if not changed <= self.dynamic[i]:
                 self.dynamic[i] |= changed
 
-    def _compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
-        """A kernel for such inputs, or why there is no attention; DiagnosedError if there is no way."""
-        module = _Reordered(self.part, self.order)
-        example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
-        shapes: Any = None
-        if any(self.dynamic):
-            shapes = (tuple(dict.fromkeys(dims, Dim.AUTO) or None for dims in self.dynamic),)
-        with torch.no_grad():
-            program = trace(module, example, dynamic_shapes=shapes)
+    def check_open(self, program: Any) -> None:
+        """DiagnosedError where a size that is to be any has become a number in the traced program."""
         for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
-            if isinstance(argument, int) and any((value.shape or ())[d] is not None for d in self.dynamic[argument]):
+            is_input = isinstance(argument, int) and argument < len(self.dynamic)
+            if is_input and any((value.shape or ())[d] is not None for d in self.dynamic[argument]):
                 raise user_error("torch.export knows a single size for what should be any")
-        left = _why_left(program.module)
-        if left:
-            return left
-        return TorchKernel.of_program(program, self.target, self.options)
-
-
-def _why_left(module: ir.Module) -> str:
-    """Why there is no attention in `module`, "" if there is; attention is raised there."""
-    reasons: list[str] = []
-
-    def listen(report: Report) -> None:
-        reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
-
-    with module.context, module.operation.location, listening(listen):
-        RaiseAttention().run(module.operation)
-    if find_attention(module.operation):
-        return ""
-    return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
-
-
-class _Reordered(torch.nn.Module):
-    """`part` with its result in memory as torch would have it: dimension 0 is the one with the largest stride."""
-
-    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...]):
-        super().__init__()
-        self.part, self.order = part, order
-
-    def forward(self, *inputs: Any) -> torch.Tensor:
-        return self.part(*inputs).permute(self.order).contiguous()
 
 
 def _autocast() -> tuple[torch.dtype | None, ...]:
@@ -213,14 +153,10 @@ def _key(value: Any, dynamic: frozenset[int]) -> Any:
     return value.dtype, tuple(None if d in dynamic else s for d, s in enumerate(value.shape))
 
 
-def _order(tensor: torch.Tensor) -> tuple[int, ...]:
+def order_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """Its dimensions from the largest stride to the smallest."""
     strides = [s if isinstance(s, int) else getattr(s.node, "hint", None) or 0 for s in tensor.stride()]
     return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d], d)))
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [list(order).index(d) for d in range(len(order))]
 
 
 def structure(part: torch.fx.GraphModule) -> Any:

@@ -11,6 +11,7 @@ makes.
 """
 
 import operator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,11 @@ class Region:
         inside = set(self.nodes)
         return list(dict.fromkeys(i for n in self.nodes for i in n.all_input_nodes if i not in inside))
 
-    def as_module(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """The region as a module of its own, on its inputs."""
+    def as_module(
+        self, graph: torch.fx.GraphModule, carriers: AbstractSet[torch.fx.Node] = frozenset()
+    ) -> torch.fx.GraphModule:
+        """The region as a module of its own, on its inputs. Gradients go back through its nodes where they are
+        `carriers`: others may have been computed under torch.no_grad()."""
         part = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in self.inputs:
@@ -74,6 +78,9 @@ class Region:
             copies[node].meta = dict(node.meta)
         for node in self.nodes:
             copies[node] = part.node_copy(node, lambda n: copies[n])
+            if _stops_gradients(node, carriers):
+                copies[node] = part.call_method("detach", (copies[node],))
+                copies[node].meta = dict(node.meta)
         part.output(copies[self.output])
         return torch.fx.GraphModule(graph, part)
 
@@ -124,21 +131,43 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
             user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda a, to=spelled: to.get(a, a))
 
 
-def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
-    """Disjoint regions, in the order of their last nodes."""
+def find_regions(graph: torch.fx.GraphModule, carriers: AbstractSet[torch.fx.Node] = frozenset()) -> list[Region]:
+    """Disjoint regions, in the order of their last nodes. Gradients go back through `carriers`."""
     order = {node: i for i, node in enumerate(graph.graph.nodes)}
     memory = Memory(graph.graph)
     indexed = _made_of_indices(graph.graph, memory)
+    parts = {node for node in graph.graph.nodes if _is_better_outside(node, carriers)}
     taken: set[torch.fx.Node] = set()
     regions = []
     for node in graph.graph.nodes:
         core, output, missed = _core(node)
         if core is None or core & taken:
             continue
-        region = Region([node], node, missed) if missed else _region(core, output, order, taken, indexed, memory)
+        left = taken | parts if output in carriers else taken
+        region = Region([node], node, missed) if missed else _region(core, output, order, left, indexed, memory)
         regions.append(region)
         taken |= core
     return regions
+
+
+def _is_better_outside(node: torch.fx.Node, carriers: AbstractSet[torch.fx.Node]) -> bool:
+    """Whether torch has a better gradient for it: none, where it stops them, or of a part of a tensor, which within a
+    region would be one of the whole."""
+    value = node.meta.get("example_value")
+    if node not in carriers:
+        return _stops_gradients(node, carriers)
+    read = [n.meta.get("example_value") for n in node.all_input_nodes]
+    if name_of(node) not in VIEWS:
+        return False
+    if isinstance(value, tuple | list) or any(isinstance(v, tuple | list) for v in read):
+        return True
+    return any(isinstance(v, torch.Tensor) and elements(v) > elements(value) for v in read)
+
+
+def _stops_gradients(node: torch.fx.Node, carriers: AbstractSet[torch.fx.Node]) -> bool:
+    value = node.meta.get("example_value")
+    has_gradient = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return has_gradient and node not in carriers and not carriers.isdisjoint(node.all_input_nodes)
 
 
 def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node, str]:

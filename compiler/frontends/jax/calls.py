@@ -6,6 +6,7 @@
 
 The kernel is called with what arrays the compiled function has then. Under jax.vmap a kernel of a function of JAX
 becomes one of the mapped function, for all examples at once; another one is called with one example after the other.
+Under jax.grad the former has another kernel for its derivative (jax/gradients.py), the latter none.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from ....dialects.diagnostic import DiagnosedError
 from ...diagnostics import user_error
 from ...kernel import CompileError
+from .gradients import with_gradients
 
 if TYPE_CHECKING:
     from ...kernel import Kernel
@@ -55,7 +57,7 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
         given = dict(zip(traced, values, strict=True))
         return jax.tree.unflatten(structure, [given.get(i, leaf) for i, leaf in enumerate(known)])
 
-    with _compile_errors():
+    with compile_errors():
         if kernel.target != "cpu":
             raise user_error(
                 f"a kernel for the target {kernel.target} cannot be called while JAX traces, in jax.jit, vmap or scan",
@@ -83,18 +85,21 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
     def one(*values: Any) -> Any:
         return jax.pure_callback(on_host, types, *values, vmap_method="sequential")
 
-    many = _mapped_at_once(one, kernel, traced, known, structure) if isinstance(kernel, JaxKernel) else one
-    call = jax.custom_jvp(many)
+    values = [leaves[i] for i in traced]
+    if isinstance(kernel, JaxKernel):
+        many = _mapped_at_once(one, kernel, traced, known, structure)
+        return with_gradients(many, kernel, traced, known, structure)(*values)
+    call = jax.custom_jvp(one)
 
     @call.defjvp
     def derivative(primals: Any, tangents: Any) -> Any:
-        with _compile_errors():
+        with compile_errors():
             raise user_error(
-                f"'{kernel.name}' has no derivative: kernels have no backward pass",
-                "pass the function itself to jax.grad, or say by jax.lax.stop_gradient that none is wanted",
+                f"'{kernel.name}' has no derivative: only kernels of functions of JAX have one",
+                "say by jax.lax.stop_gradient that none is wanted",
             )
 
-    return call(*(leaves[i] for i in traced))
+    return call(*values)
 
 
 def _mapped_at_once(
@@ -109,16 +114,16 @@ def _mapped_at_once(
         given = dict(zip(traced, values, strict=True))
         leaves = [given.get(i, leaf) for i, leaf in enumerate(known)]
         flags = dict(zip(traced, batched, strict=True))
-        with _compile_errors():
+        with compile_errors():
             mapped = kernel.of_many(leaves, [flags.get(i, False) for i in range(len(leaves))], structure)
-        found = mapped(*kernel.arrays(leaves))
+        found = jax.tree.map(jax.numpy.asarray, mapped(*kernel.arrays(leaves)))
         return found, jax.tree.map(lambda _: True, found)
 
     return call
 
 
 @contextlib.contextmanager
-def _compile_errors() -> Iterator[None]:
+def compile_errors() -> Iterator[None]:
     try:
         yield
     except DiagnosedError as error:

@@ -25,8 +25,9 @@ from ...runtime.signature import refuse_traced, signless
 from ...traced_kernel import TracedKernel, call_error
 from ..constants import pattern
 from ..lowering import first_line
-from .calls import inlining
+from .calls import compile_errors, inlining
 from .complex import Pair, is_complex, joined, parted, real_type, stacked, unstacked
+from .gradients import derivative
 from .loops import evaluate
 from .lowering import lower
 from .places import refuse
@@ -182,6 +183,7 @@ class JaxKernel(TracedKernel):
         super().__init__(kernel, program)
         self.source, self.options = source, options
         self.mapped: dict[Any, JaxKernel] = {}  # by what their arguments are
+        self.derivatives: dict[Any, JaxKernel] = {}  # also by the arguments that need gradients
 
     @staticmethod
     def of_function(
@@ -210,24 +212,45 @@ class JaxKernel(TracedKernel):
         """The kernel of `source` for many examples at once, mapped by jax.vmap along the first dimension of those
         arguments that are `batched`. It takes those leaves that are no constants; `structure` is what they are of."""
         program: Any = self.program
-        types = [x if np.isscalar(x) else jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.arrays(leaves)]
-        kinds = [(getattr(x, "shape", type(x)), getattr(x, "dtype", None)) for x in types]
-        key = (structure, *kinds, *batched)
+        types = list(map(_type, self.arrays(leaves)))
+        key = (structure, *map(_kind, types), *batched)
         if key not in self.mapped:
-
-            def example(*arrays: Any) -> Any:
-                given = program.fixed | dict(zip(program.places, arrays, strict=True))
-                args, kwargs = jax.tree.unflatten(structure, [given[i] for i in range(len(given))])
-                return self.source(*args, **kwargs)
-
-            example.__name__ = getattr(self.source, "__name__", type(self.source).__name__)
-            many = jax.vmap(example, [0 if batched[i] else None for i in program.places])
+            many = jax.vmap(self._of_arrays(structure), [0 if batched[i] else None for i in program.places])
             donated = tuple(program.places.index(number) for number in self.options.donate)
             options = dataclasses.replace(self.options, donate=donated)
             self.mapped[key] = self.of_function(many, types, None, self.target, options)
             if self.options.listener is None:
                 self.mapped[key].warn_of_left(stacklevel=2)
         return self.mapped[key]
+
+    def gradients(
+        self, leaves: Sequence[Any], needed: Sequence[int], structure: Any, cotangents: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Those of the leaves `needed` of the arguments, by a kernel of the derivative. `cotangents`: the gradients of
+        those results that can have any; `structure` is what the leaves are of."""
+        program: Any = self.program
+        given = self.arrays(leaves), list(cotangents)
+        types = [list(map(_type, values)) for values in given]
+        key = (structure, *needed, *map(_kind, types[0]))
+        if key not in self.derivatives:
+            source = derivative(self._of_arrays(structure), [program.places.index(i) for i in needed])
+            with compile_errors():
+                self.derivatives[key] = self.of_function(source, types, None, self.target, _of_derivative(self.options))
+            if self.options.listener is None:
+                self.derivatives[key].warn_of_left(stacklevel=2)
+        return self.derivatives[key](*given)
+
+    def _of_arrays(self, structure: Any) -> Callable:
+        """`source` as a function of those leaves of its arguments that are no constants."""
+        program: Any = self.program
+
+        def source(*arrays: Any) -> Any:
+            given = program.fixed | dict(zip(program.places, arrays, strict=True))
+            args, kwargs = jax.tree.unflatten(structure, [given[i] for i in range(len(given))])
+            return self.source(*args, **kwargs)
+
+        source.__name__ = getattr(self.source, "__name__", type(self.source).__name__)
+        return source
 
     def returned(self, results: Sequence[np.ndarray], flat: Sequence[Any]) -> Any:
         return self.program.results(results, flat)
@@ -239,6 +262,19 @@ class JaxKernel(TracedKernel):
         shapes = [(slot.shape or ())[:-1] if dtype.kind == "c" else slot.shape or () for slot, dtype in types]
         typed = list(map(jax.ShapeDtypeStruct, shapes, program.outputs))
         return typed, lambda results: jax.tree.unflatten(program.out_structure, results)
+
+
+def _of_derivative(options: Options) -> Options:
+    """The options for a kernel's derivative. Its attention need not be fused, and it writes to no argument."""
+    return dataclasses.replace(options, must_fuse=False, donate=())
+
+
+def _type(leaf: Any) -> Any:
+    return leaf if np.isscalar(leaf) else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def _kind(leaf: Any) -> Any:
+    return getattr(leaf, "shape", type(leaf)), getattr(leaf, "dtype", None)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -364,6 +364,12 @@ def in_float32(op: Any) -> Callable:
     return computed
 
 
+def softmax_gradient(gradient: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """aten._softmax_backward_data: y is the softmax. Of halves in float32, as torch computes it."""
+    wide, own = _not_narrow(gradient), _not_narrow(y)
+    return (own * (wide - (wide * own).sum(dim, keepdim=True))).to(dtype)
+
+
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
     wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
@@ -430,6 +436,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.hypot.default] = hypot
     table[torch.ops.aten.var_mean.correction] = var_mean
     table[torch.ops.aten.var.correction] = var
+    table[torch.ops.aten._softmax_backward_data.default] = softmax_gradient
     table[torch.ops.aten._neg_view.default] = torch.neg
     table.update(torch_searches.DECOMPOSITIONS)
     table.update(torch_experts.DECOMPOSITIONS)

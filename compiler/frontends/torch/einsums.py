@@ -42,13 +42,28 @@ def einsum(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] 
     which no letter is repeated, or summed in one operand alone."""
     terms, out = _read(equation, operands)
     is_known = all(isinstance(size, int) and size for x in operands for size in x.shape)
-    left = [_diagonal(term) for term in terms]
-    left = [_without_ones(term, left) for term in left]
-    left = [_summed(term, left, out) for term in left]
+    left = _prepared(terms, out)
     is_plain = len(terms) == 2 and "->" in equation and all(x is y for x, y in zip(terms, left, strict=True))
     if is_plain and is_known:
         return NotImplemented
-    for first, second in _in_order(len(terms), path):
+    return _products(left, out, path)
+
+
+def products(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] | None = None) -> torch.Tensor:
+    """The same, of known sizes too."""
+    terms, out = _read(equation, operands)
+    return _products(_prepared(terms, out), out, path)
+
+
+def _prepared(terms: Sequence[Term], out: str) -> list[Term]:
+    """With each letter once, and none that is to be summed in one operand alone."""
+    left = [_diagonal(term) for term in terms]
+    left = [_without_ones(term, left) for term in left]
+    return [_summed(term, left, out) for term in left]
+
+
+def _products(left: list[Term], out: str, path: Sequence[int] | None) -> torch.Tensor:
+    for first, second in _in_order(len(left), path):
         pair = left[first], left[second]
         left = [term for i, term in enumerate(left) if i not in (first, second)]
         left.append(_product(*pair, {*out}.union(*(term.letters for term in left))))

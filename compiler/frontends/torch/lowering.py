@@ -109,6 +109,19 @@ def lower(program: ExportedProgram) -> Lowered:
     return Lowered(module, arguments, program, results)
 
 
+def functional(program: ExportedProgram) -> ExportedProgram:
+    """The program without writes to memory and without flex_attention, with the casts of autocast as ops. A user's
+    error where there is no way."""
+    from .flex import without_flex_attention
+
+    try:
+        with warnings.catch_warnings(), levels_kept(), _no_collections(), _ops_found_once():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
+            return without_flex_attention(program).run_decompositions({})
+    except Exception as error:
+        raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
+
+
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
     """Within the block, Python looks for no garbage. To decompose a program, torch gives each of 500 ops some 20 new

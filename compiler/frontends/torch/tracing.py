@@ -5,8 +5,8 @@
     kernel = compile(fn, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     out = kernel(q, k, v)                               # torch tensors in and out, without copies
 
-What is called is inference: results carry no gradient. A model whose other ops have no lowering is run by
-``torch.compile(model, backend="attn_opt")`` instead, which leaves them to torch.
+What is called is inference: results carry no gradient. ``torch.compile(model, backend="attn_opt")`` is for training
+(dynamo/gradients.py), and for models whose other ops have no lowering, which it leaves to torch.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from ...runtime.transformed import is_transformed
 from ...traced_kernel import TracedKernel, call_error
 from ..lowering import first_line
 from .arguments import SIGNLESS, Arguments
-from .lowering import Lowered, lower
+from .lowering import Lowered, functional, lower
 from .masks import unread_masks
 from .transforms import levels_kept
 
@@ -72,9 +72,9 @@ def _warn_of_gradients(values: Sequence[Any], stacklevel: int) -> bool:
     """Whether one of `values` needs a gradient, which is then warned of: no result of a kernel has any."""
     found = torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
     if found:
-        message = "arguments or parameters need gradients, but results of kernels have none: they have no backward pass"
+        message = "arguments or parameters need gradients, but results of kernels have none"
         way_out = (
-            "torch.compile(…, backend='attn_opt') leaves it to torch; model.eval() says of parameters, and "
+            "torch.compile(…, backend='attn_opt') is for training; model.eval() says of parameters, and "
             "torch.no_grad() of all, that none is needed"
         )
         warnings.warn(f"attn_opt: {message}; {way_out}", stacklevel=stacklevel)
@@ -218,6 +218,12 @@ class TorchProgram:
                 f"the function was traced for sizes with {str(error).removeprefix('Guard failed: ')}",
                 "trace it with other example_args for these, or with dynamic_shapes that include them",
             ) from None
+
+    @functools.cached_property
+    def functional(self) -> ExportedProgram:
+        """What was traced in a form that can be differentiated. Casts are those of the autocast that it is first asked
+        for under."""
+        return functional(self.program)
 
     @functools.cached_property
     def _guards(self) -> Callable:

@@ -1,36 +1,15 @@
-"""Gradients and derivatives under torch.compile(…, backend="attn_opt"): what needs one stays with torch."""
-
-import warnings
+"""Which values need gradients under torch.compile(…, backend="attn_opt"), and derivatives that stay with torch."""
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
-import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import torch.func as func  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
-from torch_harness import close, tensors  # noqa: E402
+from torch_harness import tensors  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:flex_attention called")
-
-
-def test_gradients_stay_with_torch():
-    (x,) = tensors((2, 3, 6, 8))
-    x.requires_grad_()
-    fast, counts = compiled(lambda q: F.scaled_dot_product_attention(q, q, q)), Counts()
-    dynamo_kernel._warned.clear()
-    with torch.enable_grad(), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            fast(x).sum().backward()
-            torch._dynamo.reset()
-    assert x.grad is not None and counts.compiled == 0 and dynamo.GRADIENT in counts.reasons
-    assert sum("needs a gradient" in str(w.message) for w in told) == 1
-    with torch.no_grad():
-        close(fast(x), F.scaled_dot_product_attention(*(x.double().detach(),) * 3))
-    assert counts.kernels == 1
 
 
 def layers():
@@ -74,10 +53,9 @@ def test_gradients_that_a_function_turns_on_and_off():
     counts = Counts()
     with torch.no_grad():
         assert compiled(switched(True))(x).requires_grad == switched(True)(x).requires_grad
-    assert counts.kernels == 0
     with torch.enable_grad():
         assert not compiled(switched(False))(x).requires_grad
-    assert counts.kernels == 1
+    assert counts.kernels >= 2
 
 
 def by_hand(q, k, v):

@@ -1,0 +1,111 @@
+"""A part of a graph that may be attention: run as a kernel, or by torch where it is none."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from ....dialects.mlir import ir
+from ....transforms.attention import find_attention
+from ....transforms.passes import Report, listening
+from ....transforms.raise_attention import RaiseAttention
+from ... import counts
+from ...api import Options
+from ..torch.tracing import TorchKernel, as_torch, trace
+from .calls import is_operand
+from .kernel import NO_ATTENTION, Kernels, order_of, structure
+from .work import flops
+
+FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
+
+
+class AttentionCall(torch.nn.Module):
+    """Runs `part` as a kernel, or as it is if it is no attention or fewer than `least` operations.
+
+    `expected` tells the output's layout.
+    """
+
+    def __init__(
+        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: float = 0
+    ):
+        super().__init__()
+        self.part, self.least, self.told = part, least, False
+        self.kernels = AttentionKernels(part, order_of(expected), target, options)
+        self.inverse = inverse(self.kernels.order)
+        # Numbers, such as the position of a token, would need a kernel for each value, if they were no tensors.
+        placeholders = part.graph.find_nodes(op="placeholder")
+        self.numbers = [i for i, node in enumerate(placeholders) if is_operand(node)] if target == "cpu" else []
+        self.flops = flops(part)
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        work = self.flops(inputs)
+        if work == 0 and any(isinstance(v, torch.Tensor) and v.numel() == 0 for v in inputs):
+            return self.part(*inputs)
+        if work < self.least:
+            if not self.told:
+                counts.count_left(f"its {work} operations are fewer than min_flops, which is {self.least}")
+                self.told = True
+            return self.part(*inputs)
+        arguments = inputs
+        if self.numbers:
+            arguments = tuple(torch.tensor(v) if i in self.numbers else v for i, v in enumerate(inputs))
+        result = self.attended(arguments, 1 if work < FLOPS_TO_SHARE else None)
+        return self.part(*inputs) if result is None else result.permute(self.inverse)
+
+    def attended(self, inputs: Sequence[Any], threads: int | None) -> torch.Tensor | None:
+        """The kernel's result, its dimensions as they lie in memory; None if torch is to compute it."""
+        results = self.kernels.run(inputs, threads)
+        return None if results is None else as_torch(results[0])
+
+
+class AttentionKernels(Kernels):
+    """The kernels of `part`, whose result lies in memory in the `order` of dimensions that torch's would."""
+
+    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...], target: str, options: Options):
+        self.part, self.order, self.target, self.options = part, order, target, options
+        values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
+        super().__init__(values, (structure(part), order, target, repr(options)))
+
+    def compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
+        module = _Reordered(self.part, self.order)
+        example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
+        shapes: Any = None
+        if any(self.dynamic):
+            shapes = (tuple(dict.fromkeys(dims, Dim.AUTO) or None for dims in self.dynamic),)
+        with torch.no_grad():
+            program = trace(module, example, dynamic_shapes=shapes)
+        self.check_open(program)
+        left = why_left(program.module)
+        if left:
+            return left
+        return TorchKernel.of_program(program, self.target, self.options)
+
+
+def why_left(module: ir.Module) -> str:
+    """Why there is no attention in `module`, "" if there is; attention is raised there."""
+    reasons: list[str] = []
+
+    def listen(report: Report) -> None:
+        reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
+
+    with module.context, module.operation.location, listening(listen):
+        RaiseAttention().run(module.operation)
+    if find_attention(module.operation):
+        return ""
+    return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
+
+
+class _Reordered(torch.nn.Module):
+    """`part` with its result in memory as torch would have it: dimension 0 is the one with the largest stride."""
+
+    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...]):
+        super().__init__()
+        self.part, self.order = part, order
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        return self.part(*inputs).permute(self.order).contiguous()
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    return [list(order).index(d) for d in range(len(order))]

@@ -1,0 +1,445 @@
+"""Training under torch.compile(…, backend="attn_opt"): gradients are those of torch in float64."""
+
+import collections
+import copy
+import functools
+import math
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler.frontends.dynamo import gradients as gradients_of_kernels  # noqa: E402
+from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
+from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
+from torch_harness import tensors  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")  # what is left is an error
+
+
+@pytest.fixture(autouse=True)
+def with_gradients(fresh):  # noqa: F811
+    dynamo_kernel._warned.clear()
+    with torch.enable_grad():
+        yield
+
+
+def by_hand(q, k, v):
+    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v
+
+
+def softcapped(q, k, v):
+    return torch.softmax(20 * torch.tanh(q @ k.mT / 20), -1) @ v
+
+
+def alibi(q, k, v):
+    slopes = 2.0 ** -torch.arange(1, q.shape[1] + 1)
+    distance = torch.arange(k.shape[2])[None, :] - torch.arange(q.shape[2])[:, None]
+    return torch.softmax(q @ k.mT + slopes[:, None, None] * distance, -1) @ v
+
+
+def learned(q, k, v, bias, temperature):
+    return torch.softmax(q @ k.mT * temperature.exp() + bias, -1) @ v
+
+
+def relative(q, k, v, table):
+    """A table of relative positions, looked up outside of the attention."""
+    places = torch.arange(k.shape[2])[None, :] - torch.arange(q.shape[2])[:, None] + q.shape[2] - 1
+    return torch.softmax(q @ k.mT + table[places].permute(2, 0, 1), -1) @ v
+
+
+def grouped(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def repeated(q, k, v):
+    return by_hand(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
+
+
+def expanded(q, k, v):
+    def many(x):
+        batch, heads, length, size = x.shape
+        return x[:, :, None].expand(batch, heads, 2, length, size).reshape(batch, 2 * heads, length, size)
+
+    return F.scaled_dot_product_attention(q, many(k), many(v))
+
+
+def masked_in_place(q, k, v):
+    scores = q @ k.mT
+    scores.masked_fill_(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def merged_heads(x):
+    batch, length, _ = x.shape
+    q, k, v = (y.view(batch, length, 2, 8).transpose(1, 2) for y in x.chunk(3, -1))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, 16)
+
+
+def by_einsum(q, k, v):
+    return torch.einsum("bhqk,bhkd->bqhd", torch.softmax(torch.einsum("bhqd,bhkd->bhqk", q, k), -1), v)
+
+
+def changed_afterwards(q, k, v):
+    out = by_hand(q, k, v)
+    out += 1
+    return out * 2
+
+
+PLAIN = [(2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 8)]
+SQUARE = [(2, 4, 6, 8)] * 3
+GROUPS = [(2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)]
+CASES = {
+    "sdpa": (F.scaled_dot_product_attention, PLAIN),
+    "by hand": (by_hand, PLAIN),
+    "other size of values": (F.scaled_dot_product_attention, [*PLAIN[:2], (2, 4, 7, 6)]),
+    "one sequence": (by_hand, [(5, 8), (7, 8), (7, 8)]),
+    "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), SQUARE),
+    "float mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), [*PLAIN, (5, 7)]),
+    "softcap": (softcapped, PLAIN),
+    "alibi": (alibi, PLAIN),
+    "learned bias and temperature": (learned, [*PLAIN, (4, 5, 7), (1,)]),
+    "temperatures of heads": (learned, [*PLAIN, (7,), (4, 1, 1)]),
+    "relative positions": (relative, [*PLAIN, (11, 4)]),
+    "enable_gqa": (grouped, GROUPS),
+    "repeat_interleave": (repeated, GROUPS),
+    "expand": (expanded, GROUPS),
+    "one key for all": (lambda q, k: by_hand(q, k.expand(2, 4, 7, 8), k.expand(2, 4, 7, 8)), [PLAIN[0], (7, 8)]),
+    "masked in place": (masked_in_place, SQUARE),
+    "parts of one tensor": (merged_heads, [(2, 6, 48)]),
+    "self": (lambda x: F.scaled_dot_product_attention(x, x, x), [PLAIN[0]]),
+    "einsum": (by_einsum, PLAIN),
+    "changed afterwards": (changed_afterwards, PLAIN),
+    "two layers": (lambda q, k, v: by_hand(q, by_hand(k, k, k), v), PLAIN),
+    "detached": (lambda q, k, v: by_hand(q, k.detach(), v) + q, PLAIN),
+}
+
+
+def gradients(function, args):
+    """The result, and the gradients of a sum of its elements, each times a number of its own."""
+    args = [a.detach().requires_grad_(a.requires_grad) for a in args]
+    out = function(*args)
+    weights = torch.linspace(-1, 2, out.numel(), dtype=torch.float64).reshape(out.shape).to(out.dtype)
+    (out * weights).sum().backward()
+    return out.detach(), [a.grad for a in args]
+
+
+def assert_like_float64(function, args, atol=2e-6, fast=None, like=None):
+    """`like`: the function for float64."""
+    wide = [a.double() if a.is_floating_point() else a for a in args]
+    wide = [w.detach().requires_grad_(a.requires_grad) for w, a in zip(wide, args, strict=True)]
+    expected, wanted = gradients(like or function, wide)
+    out, found = gradients(fast or compiled(function), args)
+    torch.testing.assert_close(out.double(), expected, rtol=atol, atol=atol)
+    for one, other, arg in zip(found, wanted, args, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert one.dtype == arg.dtype and one.shape == arg.shape
+            torch.testing.assert_close(one.double(), other, rtol=10 * atol, atol=10 * atol)
+
+
+def needy(*shapes):
+    return [x.requires_grad_() for x in tensors(*shapes)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name):
+    function, shapes = CASES[name]
+    counts = Counts()
+    assert_like_float64(function, needy(*shapes))
+    assert counts.kernels >= 1
+
+
+MASKS = {
+    "some keys": torch.tensor([[True, False, True, True, True, False, True]]),
+    "rows without keys": torch.tensor([[i > 0] * 7 for i in range(5)]),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_bools(name):
+    mask = MASKS[name]
+
+    def masked(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    assert_like_float64(masked, [*needy(*PLAIN), mask])
+
+
+@pytest.mark.parametrize("needed", [[0], [1, 2], [2]])
+def test_inputs_that_need_no_gradients(needed):
+    args = tensors(*PLAIN)
+    assert_like_float64(by_hand, [a.requires_grad_() if i in needed else a for i, a in enumerate(args)])
+
+
+def test_what_is_computed_without_gradients():
+    def partly(q, k, v):
+        with torch.no_grad():
+            keys = k.transpose(-1, -2).contiguous()
+        return torch.softmax(q @ keys, -1) @ v
+
+    assert_like_float64(partly, needy(*PLAIN))
+
+
+def test_autocast():
+    """Gradients are those of float32 in what bfloat16 has of digits, and of the type of the inputs."""
+    args = needy(*PLAIN)
+
+    def cast(q, k, v):
+        with torch.autocast("cpu", torch.bfloat16):
+            return by_hand(q, k, v)
+
+    fast, counts = compiled(by_hand), Counts()
+
+    def outside(*args):
+        with torch.autocast("cpu", torch.bfloat16):
+            return fast(*args)
+
+    for one in (compiled(cast), outside):
+        assert_like_float64(by_hand, args, atol=2e-2, fast=one)
+    assert counts.kernels >= 2
+
+
+def test_bfloat16():
+    args = [x.detach().bfloat16().requires_grad_() for x in needy(*PLAIN)]
+    assert_like_float64(by_hand, args, atol=2e-2)
+
+
+def test_open_sizes():
+    function, counts = compiled(by_hand, dynamic=True), Counts()
+    for queries, keys in ((5, 7), (9, 12), (12, 12), (3, 4)):
+        assert_like_float64(by_hand, needy((2, 4, queries, 8), (2, 4, keys, 8), (2, 4, keys, 8)), fast=function)
+    assert counts.compiled <= 2
+
+
+def test_numbers_among_inputs():
+    def scaled(q, k, v, position):
+        return torch.softmax(q @ k.mT + position * torch.arange(k.shape[2]), -1) @ v
+
+    fast = compiled(scaled, dynamic=True)
+    for position in (3, 5, 8):
+        one, like = (functools.partial(f, position=position) for f in (fast, scaled))
+        assert_like_float64(scaled, needy(*PLAIN), fast=one, like=like)
+
+
+def test_kernels_are_shared():
+    counts = Counts()
+    assert_like_float64(lambda q, k, v: by_hand(by_hand(q, k, v), k, v), needy(*PLAIN))
+    assert_like_float64(lambda q, k, v: by_hand(by_hand(by_hand(q, k, v), k, v), k, v), needy(*PLAIN))
+    assert counts.cache_hits >= 4
+
+
+def test_inputs_whose_elements_share_memory():
+    keys, values = (x.expand(2, 4, 7, 8) for x in tensors((1, 1, 7, 8), (2, 1, 1, 8)))
+    assert_like_float64(by_hand, [*needy((2, 4, 5, 8)), keys.requires_grad_(), values.requires_grad_()])
+
+
+def test_retained_graphs_accumulate():
+    args = needy(*PLAIN)
+    out = compiled(by_hand)(*args)
+    out.sum().backward(retain_graph=True)
+    first = [a.grad.clone() for a in args]
+    out.sum().backward()
+    for one, arg in zip(first, args, strict=True):
+        torch.testing.assert_close(arg.grad, 2 * one)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        out.sum().backward()
+
+
+def test_derivatives_have_no_derivative():
+    args = needy(*PLAIN)
+    (gradient,) = torch.autograd.grad(compiled(by_hand)(*args).square().sum(), args[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_inputs_changed_before_the_gradients():
+    args = needy(*PLAIN)
+    keys = args[1] * 1
+    out = compiled(by_hand)(args[0], keys, args[2])
+    keys.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_nothing_of_the_size_of_the_scores_is_kept():
+    kept = []
+    args = needy((1, 1, 64, 4), (1, 1, 64, 4), (1, 1, 64, 4))
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        compiled(by_hand)(*args).sum().backward()
+    assert kept and max(kept) == 256
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_around_it(reentrant):
+    fast, counts = compiled(by_hand), Counts()
+
+    def checkpointed(*args):
+        return torch.utils.checkpoint.checkpoint(fast, *args, use_reentrant=reentrant)
+
+    assert_like_float64(by_hand, needy(*PLAIN), fast=checkpointed)
+    assert counts.kernels >= 1
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_checkpoints_within_it(rest):
+    """Nothing but a layer's inputs is kept until its gradients are computed, by its kernels once more."""
+
+    def layer(x, w):
+        return torch.relu(merged_heads(torch.sin(x @ w))) + 1
+
+    def model(x, w, v):
+        for _ in range(2):
+            x = torch.utils.checkpoint.checkpoint(layer, x, w, use_reentrant=False) @ v
+        return x
+
+    kept, counts = [], Counts()
+    fast = compiled(model, options={"rest": rest})
+    args = [(0.3 * x).detach().requires_grad_() for x in needy((2, 6, 12), (12, 48), (16, 12))]
+    assert_like_float64(model, args, fast=fast)
+    assert counts.kernels >= 2
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        out = fast(*args)
+    assert kept and max(kept) <= 12 * 48, "q, k, v of 2·6·48, or more"  # by what is outside of the checkpoints
+    assert out.grad_fn is not None
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*args), out)
+
+
+def test_checkpoints_that_stay_with_torch():
+    def layer(x, scale):
+        scale.mul_(1)
+        return F.scaled_dot_product_attention(x, x, x) * scale
+
+    (x, scale), counts = tensors((1, 2, 4, 8), (8,)), Counts()
+    with pytest.warns(UserWarning, match="writes to what it is given"):
+        compiled(lambda x: torch.utils.checkpoint.checkpoint(layer, x, scale, use_reentrant=False))(x.requires_grad_())
+    assert counts.compiled == 0
+
+
+def test_another_thread():
+    args, found = needy(*PLAIN), []
+    out = compiled(by_hand)(*args)
+    thread = threading.Thread(target=lambda: found.extend(torch.autograd.grad(out.sum(), args)))
+    thread.start()
+    thread.join()
+    for one, other in zip(found, torch.autograd.grad(by_hand(*args).sum(), args), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_with_inductor():
+    def layer(x, w):
+        y = torch.relu(x @ w)
+        return (merged_heads(y) * 2).sin()
+
+    fast, counts = compiled(layer, options={"rest": "inductor"}), Counts()
+    assert_like_float64(layer, needy((2, 6, 12), (12, 48)), fast=fast, atol=1e-5)
+    assert counts.kernels >= 1
+
+
+def test_without_gradients_nothing_is_kept():
+    args, fast = needy(*PLAIN), compiled(by_hand)
+    with torch.no_grad():
+        assert fast(*args).grad_fn is None
+    assert fast(*(a.detach() for a in args)).grad_fn is None
+    assert fast(*args).grad_fn is not None
+
+
+def test_dropout_stays_with_torch():
+    counts = Counts()
+    with pytest.warns(UserWarning, match="random numbers are drawn there"):
+        compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.5))(
+            *needy(*PLAIN)
+        ).sum().backward()
+    assert counts.compiled == 0 and any("random numbers" in r for r in counts.reasons)
+
+
+class Block(torch.nn.Module):
+    """A layer of a language model: causal, its 4 heads sharing keys and values by twos."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.other = torch.nn.LayerNorm(32), torch.nn.RMSNorm(32)
+        self.qkv, self.out = torch.nn.Linear(32, 64, bias=False), torch.nn.Linear(32, 32)
+        self.up, self.down = torch.nn.Linear(32, 48), torch.nn.Linear(48, 32)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        parts = self.qkv(self.norm(x)).split([32, 16, 16], -1)
+        q, k, v = (part.view(batch, length, -1, 8).transpose(1, 2) for part in parts)
+        k, v = (y[:, :, None].expand(batch, 2, 2, length, 8).reshape(batch, 4, length, 8) for y in (k, v))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, 32))
+        return x + self.down(F.gelu(self.up(self.other(x))))
+
+
+class LanguageModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(20, 32), torch.nn.Linear(32, 20)
+        self.blocks = torch.nn.ModuleList([Block(), Block()])
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(x[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(20, 32)
+        self.layer = torch.nn.TransformerEncoderLayer(32, 4, 48, dropout=0.0, batch_first=True)
+
+    def forward(self, tokens):
+        return self.layer(self.embedding(tokens), src_key_padding_mask=tokens == 0).square().mean()
+
+
+@pytest.mark.parametrize("kind", [LanguageModel, Encoder])
+def test_steps_of_training(kind):
+    torch.manual_seed(0)
+    model, counts = kind(), Counts()
+    wide = copy.deepcopy(model).double()
+    tokens = torch.randint(0, 20, (2, 9))
+    fast, losses = compiled(model), []
+    for run, held in ((fast, model), (wide, wide)):
+        optimizer = torch.optim.SGD(held.parameters(), lr=0.1)
+        losses.append([])
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = run(tokens)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert counts.kernels >= 1
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0][-1] < losses[0][0]
+    for one, other in zip(model.parameters(), wide.parameters(), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+
+
+def test_derivatives_without_a_kernel_leave_attention_to_torch(monkeypatch):
+    def refused(derivative, target, options):
+        return "no lowering"
+
+    monkeypatch.setattr(gradients_of_kernels, "_kernel", refused)
+    monkeypatch.setattr(dynamo_kernel, "_kernels", collections.OrderedDict())
+    counts, fast = Counts(), compiled(by_hand)
+    with pytest.warns(UserWarning, match="attention is left to torch: of its derivative: no lowering"):
+        assert_like_float64(by_hand, needy(*PLAIN), fast=fast)
+    assert counts.reasons == ["of its derivative: no lowering"]
+    with torch.no_grad():
+        fast(*tensors(*PLAIN))
+    assert counts.kernels >= 2
+
+
+def test_ops_that_torch_cannot_differentiate(monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("no formula")
+
+    monkeypatch.setattr(torch.autograd, "grad", broken)
+    monkeypatch.setattr(dynamo_kernel, "_kernels", collections.OrderedDict())
+    with pytest.warns(UserWarning, match="torch cannot write its derivative down"):
+        assert_like_float64(by_hand, needy(*PLAIN))
