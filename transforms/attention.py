@@ -3,7 +3,8 @@ without a softmax, from a matmul alone, of which each element is made a weight b
 
 What has no softmax is attention where there are several heads or batch entries, as keys and values of one alone may
 just as well be the two layers of a perceptron; where the head sizes fit in registers; and where weights are no
-multiples of the scores, for then (Q·Kᵀ)·V = Q·(Kᵀ·V), which needs no loop over pairs of queries and keys.
+multiples of the scores, for then (Q·Kᵀ)·V = Q·(Kᵀ·V), which needs no loop over pairs of queries and keys. What is known
+to be one, as it follows from an attention, has a mark: there may be no heads, and head sizes be open.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
 
 ROOT = "__root__"  # on an op: it is to be tiled as it stands
+ATTENTION = "__attention__"  # on the second matmul of one without a softmax: that it is one, whatever it looks like
 LEFT = "__left__"  # on the second matmul of an attention: why it is not to be fused
 PARALLEL = "__byteir_parallel__"  # on a loop over tiles
 LOOPS = ("scf.for", "scf.forall", "scf.parallel")
@@ -122,7 +124,7 @@ def attention_at(root: ir.Operation) -> Attention | None:
         return None
     p, dims = root.operands[0], _dims_of_weights(root)
     softmax, dims = next(_softmaxes(p, dims), (None, dims))
-    if softmax is None and not has_heads(root):
+    if softmax is None and not _may_have_heads(root):
         return None  # before all that is added up in layers of a model is gone through
     modified = p if softmax is None else softmax.operands[0]
     products = list(_makers(modified, dims, is_contraction, is_elementwise))
@@ -138,7 +140,7 @@ def attention_at(root: ir.Operation) -> Attention | None:
 
 def unnormalised_at(root: ir.Operation) -> Attention | None:
     """The attention without a softmax of which `root` is the second matmul, or None."""
-    if not has_heads(root) or any(_softmaxes(root.operands[0], _dims_of_weights(root))):
+    if not _may_have_heads(root) or any(_softmaxes(root.operands[0], _dims_of_weights(root))):
         return None  # before the way to the scores is gone
     return attention_at(root)
 
@@ -221,9 +223,10 @@ def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
     """Whether `root`, which has heads, multiplies values by what is made of each of the `scores`, and is an attention;
     see above."""
     first, second = contraction_loops(scores), contraction_loops(root)
-    if first is None or second is None or not has_heads(scores):
+    if first is None or second is None or not (has_heads(scores) or ATTENTION in root.attributes):
         return False
-    if max(_size(scores, first.k), _size(root, second.n)) > MOST_COLUMNS:
+    unknown = 1 if ATTENTION in root.attributes else math.inf
+    if max(_size(scores, first.k, unknown), _size(root, second.n, unknown)) > MOST_COLUMNS:
         return False
     between = ops_on_way(scores, [root], "tensor.dim") - {scores, root}
     if not all(map(is_elementwise, between)) or all(map(_is_multiple, between)):
@@ -231,10 +234,14 @@ def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
     return all(user in between or user == root for op in (scores, *between) for user in users_of(op, "tensor.dim"))
 
 
-def _size(op: ir.Operation, loops: Sequence[int]) -> float:
-    """How many iterations these loops of a structured op have together."""
+def _size(op: ir.Operation, loops: Sequence[int], unknown: float) -> float:
+    """How many iterations these loops of a structured op have together; `unknown` are those of an open extent."""
     extents = static_extents(op)
-    return math.prod(extents[d] or math.inf for d in loops)
+    return math.prod(extents[d] or unknown for d in loops)
+
+
+def _may_have_heads(root: ir.Operation) -> bool:
+    return ATTENTION in root.attributes or has_heads(root)
 
 
 def has_heads(op: ir.Operation) -> bool:

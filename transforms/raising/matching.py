@@ -78,6 +78,11 @@ class Match:
     def scores(self) -> Contraction:
         return self.first.scores
 
+    @property
+    def follows(self) -> bool:
+        """Whether it has no softmax, and is computed of what is given, an attention's."""
+        return self.softmax.is_plain and self.tracer.reads_given(self.softmax.scores)
+
 
 def match_attention(op: ir.Operation, normalised: bool = True, given: Given | None = None) -> Match | None:
     """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none.

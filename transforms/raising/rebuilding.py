@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
+from ..attention import ATTENTION
 from ..slices import insert
 from .contraction import Contraction, Operand
 from .dead_weights import zeros_outside
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
+from .given_rows import by_rows
 from .indices import Index, Var
 from .inner import Inner
 from .joining import joined
@@ -36,7 +38,6 @@ from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
 
 SMALLEST_BITS = {"f32": 150, "f64": 1075}  # 2 to minus that is rounded to 0
-LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
 LOWEST_MASK = {"f32": -(2.0**127), "f64": -(2.0**1023)}  # of which log2(e) times is a number
 
 
@@ -45,14 +46,14 @@ def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Valu
     stands for the statistics."""
     op = match.result.owner.operation
     with ir.InsertionPoint(op), op.location:
-        rebuilder = _Rebuilder(joined(match))
+        rebuilder = _Rebuilder(joined(by_rows(match)), match.follows)
         value, root = rebuilder.value()
         return value, root, [rebuilder.statistic(s) for s in statistics]
 
 
 class _Rebuilder:
-    def __init__(self, match: Match):
-        self.match = match
+    def __init__(self, match: Match, follows: bool):
+        self.match, self.follows = match, follows
         (self.k,) = match.k
         self.tracer = match.tracer
         self.make = match.tracer.make
@@ -63,7 +64,6 @@ class _Rebuilder:
         kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
         self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
         self.emit = Emitter(self.tracer, self.compute)
-        self.head: Var | None = None  # where there is none in what was matched
         self.share: tuple[Expr, ...] = ()
         self.products: dict[Expr, Expr] = {}  # elements of the products in terms of those that were emitted last
 
@@ -83,9 +83,6 @@ class _Rebuilder:
         for found in (queries, keys, values):
             self.emit.know_sizes(found)
         queries, keys, values = self._with_units(queries, keys, values)
-        batch = {*queries.vars} & {*keys.vars} & {*values.vars} - {self.k, *match.scores.loops}
-        if match.softmax.is_plain and not batch:
-            queries, keys, values = self._with_head(queries, keys, values)
         self._check(queries, keys, values)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
         factors = [*query_factors, *key_factors]
@@ -98,6 +95,8 @@ class _Rebuilder:
             self._emit_beside(product)
         p = self._weights(self._modified(x))
         output, root = self._output(p, values)
+        if self.follows:
+            root.attributes[ATTENTION] = ir.UnitAttr.get()
         output = self._finished(output, value_factors)
         return shaped(output, self.out_groups, match.result.type), root
 
@@ -123,65 +122,11 @@ class _Rebuilder:
         self.rows = self._ordered(rows, queries, keys)
         return queries, keys, values
 
-    def _with_head(self, queries: Access, keys: Access, values: Access) -> tuple[Access, Access, Access]:
-        """The three with a dimension of one head or batch entry, and the output, too: without a softmax, that is how
-        attention is told from the layers of a perceptron (``transforms/attention.py``)."""
-        self.head = head = Var(1)
-        unit = next((i for i, group in enumerate(self.out_groups) if not group), 0)
-        self.out_groups[unit] = [head, *self.out_groups[unit]]
-        self.out = [v for g in self.out_groups for v in g]
-        self.rows = [head, *self.rows]
-        return with_unit(queries, head), with_unit(keys, head), with_unit(values, head)
-
     def _modified(self, x: Expr) -> ir.Value:
         """Emits what stands between the scores and softmax, or between them and the second matmul."""
         if self.match.softmax.is_plain:
-            x = self._by_rows(zeros_outside(self.make, x, self.match.scores.element))
-            x = with_powers_of_2(self.make, x)
+            x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
         return self._emitted(x)
-
-    def _by_rows(self, x: Expr) -> Expr:
-        """`x` with given statistics of rows as they are read in loops; and with products by 1 / y in place of divisions
-        by y, where that is computed before the big pair of dimensions."""
-        make, given = self.make, self.tracer.given
-
-        def replaced(node: Expr) -> Expr | None:
-            power = self._power(node)
-            if power is not None:
-                return power
-            if node.kind == "element" and node.payload[0] in given:
-                return make.element(given.statistic(node.payload[0]), node.payload[1])
-            if node.name != "arith.divf" or not node.vars - node.args[1].vars:
-                return None
-            dividend, divisor = make.rewritten(node.args[0], replaced), node.args[1]
-            if divisor.kind == "element" and given.is_sum(divisor.payload[0]):
-                return make.mul(dividend, make.element(given.inverse(divisor.payload[0]), divisor.payload[1]))
-            return make.mul(dividend, make.op("arith.divf", (make.const(1.0), make.rewritten(divisor, replaced))))
-
-        return make.rewritten(x, replaced)
-
-    def _power(self, node: Expr) -> Expr | None:
-        """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
-        number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
-        make, given = self.make, self.tracer.given
-        exponential, *divisor = node.args if node.name == "arith.divf" else (node,)
-        if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
-            return None
-        x, maximum = exponential.args[0].args
-        products = {p.scores.element for p in (self.match.first, *self.match.beside)}
-        leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
-        if not all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves):
-            return None
-        rows = [maximum, *divisor]
-        if any(n.kind != "element" or n.vars != maximum.vars for n in rows) or not given.is_maximum(maximum.payload[0]):
-            return None
-        if any(not given.is_sum(n.payload[0]) for n in divisor):
-            return None
-        shift = given.shift(*(n.payload[0] for n in rows))
-        if shift is None:
-            return None
-        scaled = make.mul(x, make.const(math.log2(math.e)))
-        return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
 
     def _emitted(self, x: Expr) -> ir.Value:
         """Emits an expression of the scores, computed from those that were emitted."""
@@ -278,8 +223,6 @@ class _Rebuilder:
         keys, key_factors = self._choose(product.keys, "keys")
         for found in (queries, keys):
             self.emit.know_sizes(found)
-        if self.head is not None:
-            queries, keys = with_unit(queries, self.head), with_unit(keys, self.head)
         self._emit_product(product.scores, queries, keys, [*query_factors, *key_factors])
 
     def _of_products(self, expr: Expr) -> Expr:

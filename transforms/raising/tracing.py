@@ -77,6 +77,9 @@ class Tracer:
         self.closer: set[Expr] = set()  # constants that are results of `brought_closer`
         self._expanded: dict[Expr, Expr] = {}
 
+    def reads_given(self, expr: Expr) -> bool:
+        return any(n.kind == "element" and n.payload[0] in self.given for n in expr.nodes())
+
     # One step.
 
     def source(self, element: Expr) -> Expr | None:

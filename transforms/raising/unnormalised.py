@@ -39,15 +39,17 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
     nodes = set(nodes_through(tracer, [expr]))
     if any(n.name == ROUND for n in nodes):
         return None
+    follows = tracer.reads_given(expr)
+    unknown = 1 if follows else math.inf
     for first in matmuls:
         scores, queries, keys = first
         beside = tuple(m for m in matmuls if m is not first and m.scores.element in nodes and _is_like(m, first))
         is_computed = computed_from(scores, *(m.scores for m in beside))
         batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
-        small = max(_size(scores.loops), _size(columns)) <= MOST_COLUMNS
+        small = max(_size(scores.loops, unknown), _size(columns, unknown)) <= MOST_COLUMNS
         if scores.element not in nodes or not small or _is_multiple(expr, scores.element):
             continue
-        if not batch and not any(n.kind == "element" and n.payload[0] in tracer.given for n in nodes):
+        if not batch and not follows:
             continue
         own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
         inner = inner_softmax(tracer, expr, scores.element, k, is_computed) if is_computed(expr) else None
@@ -110,5 +112,5 @@ def _own_vars(operand: Operand) -> frozenset[Var]:
     return frozenset.intersection(*(e.vars for e, _ in operand.choices))
 
 
-def _size(loops: Iterable[Var]) -> float:
-    return math.prod(math.inf if v.extent is None else v.extent for v in loops)
+def _size(loops: Iterable[Var], unknown: float) -> float:
+    return math.prod(unknown if v.extent is None else v.extent for v in loops)

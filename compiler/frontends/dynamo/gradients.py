@@ -7,7 +7,6 @@ does. It is compiled before the first call, so that attention whose derivative h
 whole.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch.export import Dim
 from ...api import Options
 from ..torch.derivatives import Derivative, without_autocast
 from ..torch.tracing import TorchKernel, TorchProgram, as_torch, trace
-from .attention import AttentionCall, AttentionKernels, inverse
+from .attention import AttentionCall, AttentionKernels, inverse, why_left
 from .kernel import Kernels, order_of
 
 
@@ -107,8 +106,8 @@ class DerivativeKernels(Kernels):
 
 
 def _kernel(derivative: TorchProgram, target: str, options: Options) -> TorchKernel | str:
-    """The derivative's kernel, or why it is left to torch. Its attention need not be fused."""
-    return TorchKernel.of_program(derivative, target, dataclasses.replace(options, must_fuse=False))
+    """The derivative's kernel, or why it is left to torch."""
+    return why_left(derivative.module) or TorchKernel.of_program(derivative, target, options)
 
 
 def _hint(size: Any) -> int:

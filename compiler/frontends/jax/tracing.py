@@ -265,8 +265,8 @@ class JaxKernel(TracedKernel):
 
 
 def _of_derivative(options: Options) -> Options:
-    """The options for a kernel's derivative. Its attention need not be fused, and it writes to no argument."""
-    return dataclasses.replace(options, must_fuse=False, donate=())
+    """The options for a kernel's derivative, which writes to no argument."""
+    return dataclasses.replace(options, donate=())
 
 
 def _type(leaf: Any) -> Any:

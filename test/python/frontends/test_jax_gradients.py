@@ -6,7 +6,6 @@ from attn_opt.compiler import CompileError, compile
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 jnp = jax.numpy
-pytestmark = pytest.mark.filterwarnings("ignore:attn_opt. attention is not fused")  # as yet of derivatives
 
 DOUBLE = """
 func.func @double(%x: tensor<5xf32>) -> tensor<5xf32> {

@@ -12,17 +12,17 @@
 //       CHECK: %[[L:.*]] = linalg.generic {{.*}} ins(%[[P]]#2 : tensor<2x6xf32>)
 //       CHECK: %[[SHIFT:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[L]] : tensor<2x6xf32>, tensor<2x6xf32>)
 //       CHECK: math.log2
-//       CHECK: %[[PV:.*]] = linalg.generic {{.*}} ins(%[[SV]], %[[SHIFT]] : tensor<2x10x6xf32>, tensor<2x6xf32>)
+//       CHECK: %[[PV:.*]] = linalg.generic {{.*}} ins(%[[SHIFT]], %[[SV]] : tensor<2x6xf32>, tensor<2x10x6xf32>)
 //       CHECK: math.exp2
-//       CHECK: linalg.generic {{.*}} ins(%[[PV]], %arg3 : tensor<2x10x6xf32>, tensor<2x6x4xf32>)
+//       CHECK: linalg.generic {{.*}} ins(%[[PV]], %arg3 : tensor<2x10x6xf32>, tensor<2x6x4xf32>) {{.*}} {__attention__}
 //       CHECK: %[[SUMS:.*]] = linalg.generic {{.*}} ins(%[[O]], %arg3 : tensor<2x6x4xf32>, tensor<2x6x4xf32>)
 //       CHECK: %[[SQ:.*]] = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<2x6x8xf32>, tensor<2x10x8xf32>)
 //       CHECK: %[[DPQ:.*]] = linalg.generic {{.*}} ins(%arg3, %arg2 : tensor<2x6x4xf32>, tensor<2x10x4xf32>)
-//       CHECK: %[[DSQ:.*]] = linalg.generic {{.*}} ins(%[[SUMS]], %[[SQ]], %[[DPQ]], %[[SHIFT]] :
+//       CHECK: %[[DSQ:.*]] = linalg.generic {{.*}} ins(%[[SUMS]], %[[SHIFT]], %[[SQ]], %[[DPQ]] :
 //       CHECK: linalg.generic {{.*}} ins(%[[DSQ]], %arg1 : tensor<2x6x10xf32>, tensor<2x10x8xf32>)
 //       CHECK: %[[SK:.*]] = linalg.generic {{.*}} ins(%arg1, %arg0 : tensor<2x10x8xf32>, tensor<2x6x8xf32>)
 //       CHECK: %[[DPK:.*]] = linalg.generic {{.*}} ins(%arg2, %arg3 : tensor<2x10x4xf32>, tensor<2x6x4xf32>)
-//       CHECK: %[[DSK:.*]] = linalg.generic {{.*}} ins(%[[SUMS]], %[[SK]], %[[DPK]], %[[SHIFT]] :
+//       CHECK: %[[DSK:.*]] = linalg.generic {{.*}} ins(%[[SUMS]], %[[SHIFT]], %[[SK]], %[[DPK]] :
 //       CHECK: linalg.generic {{.*}} ins(%[[DSK]], %arg0 : tensor<2x10x6xf32>, tensor<2x6x8xf32>)
 func.func @derivative(%q: tensor<2x6x8xf32>, %k: tensor<2x10x8xf32>, %v: tensor<2x10x4xf32>, %g: tensor<2x6x4xf32>) -> (tensor<2x6x8xf32>, tensor<2x10x8xf32>, tensor<2x10x4xf32>) {
   %zero = arith.constant 0.0 : f32

@@ -1,0 +1,67 @@
+"""Probabilities of an attention without a softmax by what is read for each row, of the statistics that are given.
+
+exp(s − m) / l      exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the low number of a mask
+exp(s − m) / l      exp(s − m)·n, where n = 1 / l
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from .dead_weights import zeros_outside
+from .expressions import Expr
+from .matching import Match
+
+LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
+
+
+def by_rows(match: Match) -> Match:
+    """The match with what is made of statistics alone read instead."""
+    if not match.follows:
+        return match
+    weights = zeros_outside(match.tracer.make, match.softmax.scores, match.scores.element)
+    return replace(match, softmax=replace(match.softmax, scores=_read(match, weights)))
+
+
+def _read(match: Match, weights: Expr) -> Expr:
+    make, given = match.tracer.make, match.tracer.given
+
+    def replaced(node: Expr) -> Expr | None:
+        power = _power(match, node)
+        if power is not None:
+            return power
+        if node.kind == "element" and node.payload[0] in given:
+            return make.element(given.statistic(node.payload[0]), node.payload[1])
+        if node.name != "arith.divf" or not node.vars - node.args[1].vars:
+            return None
+        dividend, divisor = make.rewritten(node.args[0], replaced), node.args[1]
+        if divisor.kind == "element" and given.is_sum(divisor.payload[0]):
+            return make.mul(dividend, make.element(given.inverse(divisor.payload[0]), divisor.payload[1]))
+        return make.mul(dividend, make.op("arith.divf", (make.const(1.0), make.rewritten(divisor, replaced))))
+
+    return make.rewritten(weights, replaced)
+
+
+def _power(match: Match, node: Expr) -> Expr | None:
+    """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
+    number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
+    make, given = match.tracer.make, match.tracer.given
+    exponential, *divisor = node.args if node.name == "arith.divf" else (node,)
+    if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
+        return None
+    x, maximum = exponential.args[0].args
+    products = {p.scores.element for p in (match.first, *match.beside)}
+    leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
+    if not all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves):
+        return None
+    rows = [maximum, *divisor]
+    if any(n.kind != "element" or n.vars != maximum.vars for n in rows) or not given.is_maximum(maximum.payload[0]):
+        return None
+    if any(not given.is_sum(n.payload[0]) for n in divisor):
+        return None
+    shift = given.shift(*(n.payload[0] for n in rows))
+    if shift is None:
+        return None
+    scaled = make.mul(x, make.const(math.log2(math.e)))
+    return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
