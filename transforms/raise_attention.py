@@ -210,19 +210,18 @@ class RaiseAttention(Pass):
                 end = match.result.owner.operation
                 progress.leave(end, f"attention is left as it is: {reason}")
         ends = [match.result.owner.operation for match, *_ in rebuilt]
+        owners = [[s.value.owner.operation for s in statistics] for _, statistics, *_ in rebuilt]
+        remaining = [*ends, *(owner for of_one in owners for owner in of_one)]  # those that are not erased
         # Now that none of them is looked into any more.
-        for (match, statistics, value, root, others), end in zip(rebuilt, list(ends), strict=True):
+        for (match, statistics, value, root, others), end, of_one in zip(rebuilt, ends, owners, strict=True):
             remark(root, "raised to attention", kind="raised")
-            if end not in ends:
-                continue  # erased: what else needed it, no longer does
-            match.result.replace_all_uses_with(value)
-            owners = [s.value.owner.operation for s in statistics]
-            remaining = list(owners)  # those that are not erased
-            progress.erase(end, remaining, ends)
-            for owner, statistic, other in zip(owners, statistics, others, strict=True):
+            if end in remaining:
+                match.result.replace_all_uses_with(value)
+                progress.erase(end, remaining)
+            for owner, statistic, other in zip(of_one, statistics, others, strict=True):
                 if owner in remaining:
                     self._replace_statistic(statistic.value, other)
-                    progress.erase(owner, remaining, ends)
+                    progress.erase(owner, remaining)
         return len(rebuilt)
 
     def _free(self, matches: list[Match], progress: Progress) -> list[tuple[Match, list[Statistic]]]:

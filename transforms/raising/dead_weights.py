@@ -43,6 +43,11 @@ def zeros_outside(make: Expressions, weights: Expr, scores: Expr) -> Expr:
     return make.op("arith.select", (live, weights, make.const(0.0)))
 
 
+def is_zero(make: Expressions, expr: Expr, where: Callable[[Expr], Expr | None]) -> bool:
+    """Whether `expr` is 0 with what `where` gives in place of its nodes, whatever the others are."""
+    return _number(make.rewritten(expr, where), {}) == 0
+
+
 def _dead(make: Expressions, weights: Expr, scores: Expr) -> tuple[Expr, Expr] | None:
     """A condition without which the weights are 0, and what they are where it holds."""
     for node in weights.nodes():

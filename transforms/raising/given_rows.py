@@ -1,7 +1,8 @@
 """Probabilities of an attention without a softmax by what is read for each row, of the statistics that are given.
 
-exp(s − m) / l      exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the low number of a mask
-exp(s − m) / l      exp(s − m)·n, where n = 1 / l
+exp(s − m) / l                                  exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the
+                                                low number of a mask; else exp(s − m)·n, where n = 1 / l
+0 if all scores of the row are −∞, else x       x, where exp(s − m) is a factor, which is 0 there
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from .dead_weights import zeros_outside
+from .dead_weights import is_zero, zeros_outside
 from .expressions import Expr
 from .matching import Match
 
@@ -20,8 +21,28 @@ def by_rows(match: Match) -> Match:
     """The match with what is made of statistics alone read instead."""
     if not match.follows:
         return match
-    weights = zeros_outside(match.tracer.make, match.softmax.scores, match.scores.element)
+    weights = _without_tests(match, match.softmax.scores)
+    weights = zeros_outside(match.tracer.make, weights, match.scores.element)
     return replace(match, softmax=replace(match.softmax, scores=_read(match, weights)))
+
+
+def _without_tests(match: Match, weights: Expr) -> Expr:
+    """The weights without guards against rows that are masked as a whole, if they are 0 there."""
+    make, unguarded = match.tracer.make, _unguarded(match, weights)
+    products = [p.scores.element for p in (match.first, *match.beside)]
+    is_zero_there = any(is_zero(make, unguarded, {p: make.const(-math.inf)}.get) for p in products)
+    return unguarded if is_zero_there else weights
+
+
+def _unguarded(match: Match, weights: Expr) -> Expr:
+    """The weights as they are where not all of a row is masked."""
+    make, given = match.tracer.make, match.tracer.given
+
+    def known(node: Expr) -> Expr | None:
+        kind = given.kinds.get(node.payload[0]) if node.kind == "element" else None
+        return make.const(kind == "live", node.type) if kind in ("masked", "live") else None
+
+    return make.rewritten(weights, known)
 
 
 def _read(match: Match, weights: Expr) -> Expr:

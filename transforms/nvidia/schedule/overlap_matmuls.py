@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -9,6 +10,7 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import WaitMatmulsOp, layout_of
 from ...attention import is_matmul
 from ...copying import copy_needed
+from ...graph import operands_with_captures
 from ...passes import Pass, option, remark
 from ...rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
 from ..marks import ASYNC
@@ -74,10 +76,11 @@ class OverlapMatmuls(Pass):
 
 @dataclass
 class _Plan:
-    """What is done late: `second`, and `rescale`, what its accumulator goes through; `carried`: which result it is."""
+    """What is done late: `second`, and `rescale`, what its accumulator goes through; `carried`: which result it is.
+    `firsts` are the matmuls before it, none of which needs another one."""
 
     loop: ir.Operation
-    first: ir.Operation
+    firsts: list[ir.Operation]
     second: ir.Operation
     rescale: list[ir.Operation]
     carried: int
@@ -87,11 +90,14 @@ class _Plan:
         body = for_body(loop)
         ops = ops_of(body)
         matmuls = [o for o in ops if is_matmul(o)]
-        if len(matmuls) != 2 or any(len(o.regions) and o.name not in ("linalg.generic", "scf.if") for o in ops):
+        nested = (o for o in ops if len(o.regions))
+        if len(matmuls) not in (2, 3) or any(o.name not in ("linalg.generic", "scf.if") for o in nested):
             return None
         if any(o.operands[0].type.element_type.width > 16 for o in matmuls):  # wgmma's; others are not asynchronous
             return None
-        first, second = matmuls
+        *firsts, second = matmuls
+        if any(_depends(ops, one, other) for one in firsts for other in firsts if one != other):
+            return None
         right = defining_op(second.operands[1])
         if right is not None and right.name == "tile.convert_layout":  # computed: there is one buffer for it
             return None
@@ -114,7 +120,7 @@ class _Plan:
                     return None
         if any(is_matmul(o) or len(o.results) != 1 for o in rescale) or second.operands[2] not in reached:
             return None
-        return _Plan(loop, first, second, rescale, carried)
+        return _Plan(loop, firsts, second, rescale, carried)
 
     @property
     def columns(self) -> int:
@@ -123,13 +129,14 @@ class _Plan:
     @property
     def registers(self) -> int:
         """Of a thread: what the matmuls work on, and a guess of the rest."""
-        other = OTHER_REGISTERS_OF_8_BITS if self.first.operands[0].type.element_type.width == 8 else OTHER_REGISTERS
-        return matmul_registers([self.first, self.second]) + other
+        is_narrow = self.firsts[0].operands[0].type.element_type.width == 8
+        other = OTHER_REGISTERS_OF_8_BITS if is_narrow else OTHER_REGISTERS
+        return matmul_registers([*self.firsts, self.second]) + other
 
     @property
     def available(self) -> int:
         """Registers that a thread has. (Where two warpgroups compute the guess of `registers` is high enough.)"""
-        warpgroups = self.first.results[0].type.shape[0] // 64
+        warpgroups = self.second.results[0].type.shape[0] // 64
         return REGISTERS if warpgroups <= 2 else consumer_registers(warpgroups)
 
     def rewrite(self) -> None:
@@ -198,32 +205,49 @@ class _Plan:
         body = for_body(self.loop)
         arguments = list(block.arguments)
         values = dict(zip(body.arguments, arguments[: len(body.arguments)], strict=True))
-        late, second = self._late(), None
+        late = self._late()
         before: dict[ir.Value, ir.Value] = {body.arguments[0]: arith.subi(arguments[0], step)}
         before[self.second.operands[0]] = arguments[-1]
         before[self.second.operands[2]] = arguments[self.carried + 1]
         # The left operand's registers are read until the second matmul is done: the next one's come after.
         packing = defining_op(self.second.operands[0])
         packed = packing is not None and packing.name == "tile.convert_layout" and is_inside(packing, self.loop)
-        for op in ops_of(body)[:-1]:
-            if op in late or (packed and op == packing) or (op.results and all(r in values for r in op.results)):
-                continue
-            copy_op(op, values)
-            if op == self.first:
-                values[op.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
-                second = self._second(before)
-                second.owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
-                early = list(filter(_is_staged_operand, ops_of(body)))
-                if self.registers + sum(_words(o.results[0].type) for o in early) <= self.available:
-                    for other in early:
-                        copy_needed(other.results[0], values, self._is_inside)
-                values[op.results[0]] = _wait(values[op.results[0]], 1)
+        ops = [op for op in ops_of(body)[:-1] if op not in late and not (packed and op == packing)]
+        last = ops.index(self.firsts[-1]) + 1
+        after = [op for op in ops[:last] if op not in self.firsts and any(_depends(ops, op, f) for f in self.firsts)]
+        for op in ops[:last]:
+            if op not in after:
+                copy_op(op, values)
+        for first in self.firsts:
+            values[first.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
+        second = self._second(before)
+        second.owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
+        early = list(filter(_is_staged_operand, ops_of(body)))
+        if self.registers + sum(_words(o.results[0].type) for o in early) <= self.available:
+            for other in early:
+                copy_needed(other.results[0], values, self._is_inside)
+        for first in self.firsts:
+            values[first.results[0]] = _wait(values[first.results[0]], 1)
+        for op in [*after, *ops[last:]]:
+            if not (op.results and all(r in values for r in op.results)):
+                copy_op(op, values)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
             copy_op(op, values)
         accumulator = values[self.second.operands[2]]
         new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
+
+
+def _depends(ops: Sequence[ir.Operation], op: ir.Operation, on: ir.Operation) -> bool:
+    """Whether `op` is computed from what `on` gives, in one iteration of the loop whose ops these are."""
+    reached = set(on.results)
+    for other in ops[ops.index(on) + 1 :]:
+        if any(v in reached for v in operands_with_captures(other)):
+            if other == op:
+                return True
+            reached.update(other.results)
+    return False
 
 
 def _is_staged_operand(op: ir.Operation) -> bool:

@@ -50,8 +50,11 @@ class StageOperands(Pass):
             if not bulk_copies(kernel):
                 continue
             for load in ops_in(kernel, "tile.load"):
-                if layout_of(load.results[0].type) == "fragment":
+                layout = layout_of(load.results[0].type)
+                if layout == "fragment":
                     _stage(load, kernel)
+                elif layout == "column":
+                    _hoist(load)
 
 
 def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
