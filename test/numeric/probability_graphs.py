@@ -97,7 +97,7 @@ class Graph(LinalgText):
         types = ", ".join(self.type(dims, "f32") for dims in results.values())
         return "\n".join(
             [
-                f"func.func @f({arguments}) -> ({types}) {{",
+                f"func.func @f({arguments}) -> {f'({types})' if len(results) > 1 else types} {{",
                 "%zero = arith.constant 0.0 : f32",
                 "%lowest = arith.constant 0xFF800000 : f32",
                 *self.lines,
