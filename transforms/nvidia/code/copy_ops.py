@@ -128,7 +128,7 @@ class CopyOps(Emitter):
         aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
         if layout_of(kind) == "spread":
             return [spread.loaded(access, kind.element_type, aligned, inner)]
-        return [load_registers(access, kind, self.thread, aligned if inner == 1 else 0)]
+        return [load_registers(access, kind, self.thread, aligned if inner == kind.rank - 1 else 0)]
 
     def _store_shared(self, op: ir.Operation) -> list[Value]:
         source = self.values[op.operands[0]]

@@ -174,7 +174,7 @@ def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread, al
     `aligned`: at what multiples of bytes dense rows begin, and end.
     """
     layout = layout_of(kind)
-    if layout == "fragment" and _is_dense(access, 1) and (access.memory.bytes, 1) in _LOADS:
+    if layout in ("fragment", "column") and _is_dense(access, kind.rank - 1) and (access.memory.bytes, 1) in _LOADS:
         return Registers(layout, tuple(kind.shape), _load_rows(access, kind, thread, aligned))
     values = []
     for place in places(layout, Registers.count(kind)):
@@ -209,20 +209,22 @@ _LOADS = {
 
 
 def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread, aligned: int) -> list[ir.Value]:
-    """A fragment of rows that are dense: one address for each, and a predicate for what may not be valid. The two
-    elements side by side that a thread has are one load, where rows have whole pairs."""
+    """A fragment of rows that are dense, or what is the same for all of its rows: one address for each row, and a
+    predicate for what may not be valid. The two elements side by side that a thread has are one load, where rows have
+    whole pairs."""
     element, width = access.memory.element, access.memory.bytes
     count = 2 if aligned >= 2 * width else 1
     registers, zeros, load, words = _LOADS[width, count]
-    addresses, rows = [], []
-    for half in (0, 1):
-        number, _ = access.element([thread.place(0, half), thread.place(1, 0)])
-        addresses.append(access.memory.address(number))
-        rows.append(access.inside(0, thread.place(0, half)))
+    layout, columns = layout_of(kind), kind.rank - 1
+    addresses, rows = {}, {}
+    for half in dict.fromkeys(half for half, _ in places(layout, Registers.count(kind))):
+        number, _ = access.element(positions_of((half, 0), thread))
+        addresses[half] = access.memory.address(number)
+        rows[half] = None if half is None else access.inside(0, thread.place(0, half))
     values = []
-    for half, column in places("fragment", Registers.count(kind))[::count]:
-        assert half is not None and column is not None
-        insides = [access.inside(1, thread.place(1, column + i)) for i in range(count)]
+    for half, column in places(layout, Registers.count(kind))[::count]:
+        assert column is not None
+        insides = [access.inside(columns, thread.place(1, column + i)) for i in range(count)]
         valid = _both(rows[half], insides[0])
         flag = constant(i32(), 1) if valid is None else create("arith.extui", i32(), valid)
         offset = (8 * (column // 2) + column % 2) * width

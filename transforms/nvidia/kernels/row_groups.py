@@ -12,6 +12,7 @@ element, too, and wanted by others, as the sum of a residual and what is added t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ from .producer_body import is_elementwise
 from .row_lanes import combiner_of
 
 COLUMN = -1
+LARGE, LONG = 2**20, 32  # elements of a sum and of its rows: threads that each read one read from as many places
 Axis = int | None  # the number of a dimension of the rows, COLUMN, or None of one element
 MOVES = ("tensor.concat", *VIEWS)  # of elements, which threads see through
 
@@ -84,8 +86,8 @@ class RowGroup:
 
 
 def row_groups(block: ir.Block) -> Iterator[RowGroup]:
-    """Groups of a block that are worth a kernel: not a sum alone, nor what `outline-producers` takes along. Who asks
-    for the next one may have replaced the one before."""
+    """Groups of a block that are worth a kernel: not a small sum alone, nor what `outline-producers` takes along. Who
+    asks for the next one may have replaced the one before."""
     ops, number = ops_of(block), 0
     while number < len(ops):
         if is_row_sum(ops[number]) and not is_of_tiles(ops[number].results[0], block):
@@ -320,10 +322,15 @@ def _sources(
 
 
 def _is_worth_it(group: RowGroup) -> bool:
-    """Whether it computes more of rows than one sum, for others than those who compute by element, too; or has several
-    sums, for each of which the rows would be read again."""
+    """Whether it computes more of rows than one sum, or that of many elements, for others than those who compute by
+    element, too; or has several sums, for each of which the rows would be read again."""
     generics = [op for op in group.loops if op != group.first]
     of_elements = [op for op in generics if is_row_sum(op) or any(COLUMN in group.axes[v] for v in op.results)]
     readers = (op for value in group.results for op in group.readers(value))
     for_others = len(group.sums) > 1 or any(not is_elementwise(op) and op.name not in MOVES for op in readers)
-    return bool(of_elements) and for_others
+    return for_others and (bool(of_elements) or _is_large(group.first))
+
+
+def _is_large(sum_: ir.Operation) -> bool:
+    """Whether it takes longer than a launch where each thread reads a row: sums that are not share one."""
+    return math.prod(sum_.operands[_along(sum_)[0]].type.shape) >= LARGE and summed(sum_) >= LONG
