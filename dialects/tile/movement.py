@@ -111,8 +111,9 @@ def verify_convert_layout(op: ir.OpView) -> None:
     expect_tile("the value", op.value.type)
     expect_tile("the result", op.result.type)
     value, result = op.value.type, op.result.type
+    is_first_row = layout_of(value) == "shared" and layout_of(result) == "column" and value.shape[1:] == result.shape
     expect(
-        value.shape == result.shape and value.element_type == result.element_type,
+        (value.shape == result.shape or is_first_row) and value.element_type == result.element_type,
         f"expects value and result to differ in their layout alone, but found {value} and {result}",
     )
     wanted, shifts = int(layout_of(value) == "skewed"), op.shifts
@@ -128,7 +129,8 @@ def _is_shifts(kind: ir.Type, rows: int) -> bool:
 
 
 class ConvertLayoutOp(Tile.Operation, name="convert_layout", traits=[ext.Pure]):
-    """The same tile in another layout; from "skewed", by the shifts of its rows::
+    """The same tile in another layout; from "shared" to "column" the first row of a tile; from "skewed", by the shifts
+    of its rows::
 
     %f = tile.convert_layout %t at %shifts
         : (tensor<64x128xbf16, "skewed">, tensor<64xi32, "row">) -> (tensor<64x128xbf16, "fragment">)

@@ -90,3 +90,58 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// What changes along columns alone comes as the first row of a tile, floats of 16 bits and more; others are loaded by
+// each thread, before the matmul.
+
+// CHECK-LABEL: gpu.func @vectors
+// CHECK-SAME:      %[[A:[^:]*]]: memref<4x1024xf32{{.*}}>, %[[B:[^:]*]]: memref<4x1024xi32{{.*}}>, %[[I:[^:]*]]: index
+// CHECK:         scf.for %[[J:.*]] =
+// CHECK:           tile.load (%[[B]], %[[I]], %[[J]], %{{.*}} -> (tensor<64xi32, "column">)
+// CHECK:           linalg.generic
+// CHECK:           %[[STAGED:.*]] = tile.load (%[[A]], %[[I]], %[[J]], %c1, %c64) {dims = [0, 1]{{.*}} -> (tensor<8x64xf32, "shared">)
+// CHECK-NEXT:      %[[COLUMN:.*]] = tile.convert_layout %[[STAGED]] : {{.*}} -> (tensor<64xf32, "column">)
+// CHECK:           linalg.generic {{.*}} ins(%{{.*}}, %[[COLUMN]], %{{.*}} :
+
+#lhs = affine_map<(i, j, d) -> (i, d)>
+#rhs = affine_map<(i, j, d) -> (j, d)>
+#out = affine_map<(i, j, d) -> (i, j)>
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+gpu.module @kernels {
+  gpu.func @vectors(%k: memref<1024x32xf16, strided<[?, 1]>>, %a: memref<4x1024xf32, strided<[?, 1]>>, %b: memref<4x1024xi32, strided<[?, 1]>>, %i: index) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %c1024 = arith.constant 1024 : index
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32, "fragment">
+    %q32 = arith.constant dense<1.0> : tensor<64x32xf16, "fragment">
+    %q = tile.convert_layout %q32 : (tensor<64x32xf16, "fragment">) -> (tensor<64x32xf16, "operand_a">)
+    scf.for %j = %c0 to %c1024 step %c64 {
+      %kt = tile.load (%k, %j, %c0, %c64, %c32) {dims = [0, 1]} : (memref<1024x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+      %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%q, %kt : tensor<64x32xf16, "operand_a">, tensor<64x32xf16, "shared">) outs(%zero : tensor<64x64xf32, "fragment">) {
+      ^bb0(%x: f16, %y: f16, %z: f32):
+        %xw = arith.extf %x : f16 to f32
+        %yw = arith.extf %y : f16 to f32
+        %m = arith.mulf %xw, %yw : f32
+        %t = arith.addf %z, %m : f32
+        linalg.yield %t : f32
+      } -> tensor<64x64xf32, "fragment">
+      %f = tile.load (%a, %i, %j, %c64) {dims = [1]} : (memref<4x1024xf32, strided<[?, 1]>>, index, index, index) -> (tensor<64xf32, "column">)
+      %n = tile.load (%b, %i, %j, %c64) {dims = [1]} : (memref<4x1024xi32, strided<[?, 1]>>, index, index, index) -> (tensor<64xi32, "column">)
+      %e = tensor.empty() : tensor<64x64xf32, "fragment">
+      %r = linalg.generic {indexing_maps = [#id, #column, #column, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%s, %f, %n : tensor<64x64xf32, "fragment">, tensor<64xf32, "column">, tensor<64xi32, "column">) outs(%e : tensor<64x64xf32, "fragment">) {
+      ^bb0(%x: f32, %y: f32, %w: i32, %z: f32):
+        %g = arith.sitofp %w : i32 to f32
+        %h = arith.addf %x, %y : f32
+        %t = arith.addf %h, %g : f32
+        linalg.yield %t : f32
+      } -> tensor<64x64xf32, "fragment">
+    }
+    gpu.return
+  }
+}

@@ -32,6 +32,14 @@ func.func @layout(%t: tensor<4x8xf16>) {
 
 // -----
 
+func.func @first_row(%t: tensor<8x64xf32, "shared">) {
+  // expected-error @below {{expects value and result to differ in their layout alone, but found tensor<8x64xf32, "shared"> and tensor<8xf32, "column">}}
+  %r = tile.convert_layout %t : (tensor<8x64xf32, "shared">) -> (tensor<8xf32, "column">)
+  return
+}
+
+// -----
+
 func.func @scale(%t: tensor<128x64xf16, "fragment">) {
   // expected-error @below {{expects a left operand of a matmul of 16 bits, but found tensor<128x64xf16, "fragment">}}
   %r = tile.scale %t {exponent = -3 : i64} : (tensor<128x64xf16, "fragment">) -> (tensor<128x64xf16, "fragment">)

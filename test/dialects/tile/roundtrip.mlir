@@ -3,11 +3,14 @@
 // RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
 
 // CHECK-LABEL: func.func @movement
-func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b: memref<2x128x64xf16, #gpu.address_space<workgroup>>) {
+func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %n: memref<1000x64xf32>, %i: index, %b: memref<2x128x64xf16, #gpu.address_space<workgroup>>) {
   // CHECK: %[[T:.*]] = tile.load (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dims = [1, 2]{{.*}}} : {{.*}} -> (tensor<128x64xf16, "fragment">)
   %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> (tensor<128x64xf16, "fragment">)
   // CHECK: tile.convert_layout %[[T]] : {{.*}} -> (tensor<128x64xf16, "operand_a">)
   %a = tile.convert_layout %t : (tensor<128x64xf16, "fragment">) -> (tensor<128x64xf16, "operand_a">)
+  // CHECK: tile.convert_layout %{{.*}} : (tensor<8x64xf32, "shared">) -> (tensor<64xf32, "column">)
+  %sh = tile.load (%n, %i, %i, %i, %i) {dims = [0, 1]} : (memref<1000x64xf32>, index, index, index, index) -> (tensor<8x64xf32, "shared">)
+  %column = tile.convert_layout %sh : (tensor<8x64xf32, "shared">) -> (tensor<64xf32, "column">)
   // CHECK: tile.scale %{{.*}} {exponent = -3 : i64} : (tensor<128x64xf16, "operand_a">) -> (tensor<128x64xf16, "operand_a">)
   %sa = tile.scale %a {exponent = -3 : i64} : (tensor<128x64xf16, "operand_a">) -> (tensor<128x64xf16, "operand_a">)
   // CHECK: tile.copy_async

@@ -26,6 +26,18 @@ def load_fragment(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Re
     return Registers("fragment", tuple(kind.shape), Packed(words, kind.element_type), loaded=loaded)
 
 
+def load_first_row(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Registers:
+    """The elements of a tile's first row that a thread has: two side by side of eight."""
+    width = byte_width(kind.element_type)
+    load = {1: _load_bytes, 2: _load_half_words, 4: _load_words}[width]
+    first = tile.element(constant(i32(), 0), thread.place(1, 0))
+    words: Words = []
+    for begin in range(0, kind.shape[0], 8):
+        line, inside = divmod(begin * width, tile.line)
+        words += load(first, line * tile.outer_size * tile.line + inside)
+    return Registers("column", tuple(kind.shape), Packed(words, kind.element_type))
+
+
 class Packed(list[ir.Value]):
     """Elements that stay in the words they came in, one or two in each, until they are read: `words` says which, and by
     how many bits to shift it."""
@@ -97,6 +109,11 @@ def _load_word(place: ir.Value) -> ir.Value:
 
 def _load_words(place: ir.Value, offset: int) -> Words:
     return [(word, 0) for word in asm(f"ld.shared.v2.b32 {{$0, $1}}, [$2+{offset}];", "=r,=r,r", [place], [i32()] * 2)]
+
+
+def _load_half_words(place: ir.Value, offset: int) -> Words:
+    (word,) = asm(f"ld.shared.b32 $0, [$1+{offset}];", "=r,r", [place], [i32()])
+    return [(word, 0), (word, 16)]
 
 
 def _load_byte(place: ir.Value) -> ir.Value:

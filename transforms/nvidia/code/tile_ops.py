@@ -20,7 +20,7 @@ from . import contraction, exponentials, spread, tables
 from .arranging import arrange
 from .copy_ops import CopyOps
 from .elementwise import Elementwise, row_parts, whole_rows
-from .fragments import load_fragment
+from .fragments import load_first_row, load_fragment
 from .memory import Memory
 from .scaling import scale
 from .skewed import load_skewed
@@ -120,6 +120,8 @@ class TileOps(CopyOps):
             return [load_skewed(source, kind, self.registers(op.operands[1]), aligned, at_once, self.thread)]
         if layout == "fragment" and isinstance(source, Shared):
             return [load_fragment(source, kind, self.thread)]
+        if layout == "column" and isinstance(source, Shared):
+            return [load_first_row(source, kind, self.thread)]
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
             if isinstance(source, Shared):
                 values = contraction.load_a(source, kind, self.thread)

@@ -104,7 +104,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and 2 <= rank <= 5
         and has_dense_rows(memory.type)
         and _has_aligned_rows(memory, kernel)
-        and (kind.element_type.width == 16 or isinstance(kind.element_type, EIGHT_BITS) or is_read_by_threads(load))
+        and (kind.element_type.width == 16 or isinstance(kind.element_type, EIGHT_BITS) or _goes_to_registers(load))
         and width <= 4
         and divisor(view.indices[rank - 1]) * width % CHUNK == 0
         and kind.rank == 2
@@ -117,13 +117,14 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     if not fits:
         return None
     ends: list[ir.Value | int | None] = [None] * rank
+    is_vector = is_read_as_column(load)
     for d, extent, size in zip(dims, kind.shape, view.indices[rank:], strict=True):
         if not isinstance(d, int):
             order = [dim for dim, _ in d]
             if order != sorted(order) or not build.constant_value(size) == extent == math.prod(n for _, n in d):
                 return None
             continue
-        end = _end(view.indices[d], size, extent, shape[d], kernel)
+        end = None if is_vector and d != rank - 1 else _end(view.indices[d], size, extent, shape[d], kernel)
         if end is False:
             return None
         ends[d] = end  # type: ignore[assignment]
@@ -135,6 +136,8 @@ def _rows(load: ir.Operation, dim: int) -> int:
     the array than for one that is there. Rows of a matmul that stands alone, which go to nothing but their results,
     and are not stored, need not be zeros; what is summed over must be."""
     view, rows = load.opview, load.results[0].type.shape[dim]
+    if is_read_as_column(load):
+        return 1
     known = build.constant_value(view.indices[view.memory.type.rank + dim])
     if dim or known is None or not is_streamed(load):
         return rows
@@ -173,8 +176,21 @@ def _has_aligned_rows(memory: ir.Value, kernel: ir.Operation) -> bool:
 
 def is_read_by_threads(load: ir.Operation) -> bool:
     """Whether a tile in shared memory goes to registers, element by element, and to no matmul."""
+    return _goes_to(load, "fragment")
+
+
+def is_read_as_column(load: ir.Operation) -> bool:
+    """Whether the first row alone of a tile in shared memory goes to registers, as what is the same for all rows."""
+    return any(True for _ in load.results[0].uses) and _goes_to(load, "column")
+
+
+def _goes_to(load: ir.Operation, *layouts: str) -> bool:
     users = [use.owner.operation for use in load.results[0].uses]
-    return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) == "fragment" for o in users)
+    return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) in layouts for o in users)
+
+
+def _goes_to_registers(load: ir.Operation) -> bool:
+    return is_read_by_threads(load) or is_read_as_column(load)
 
 
 def _end(offset: ir.Value, size: ir.Value, extent: int, memory: int, kernel: ir.Operation):

@@ -23,7 +23,7 @@ OTHER_REGISTERS_OF_8_BITS = 40  # since their left operands stay in shared memor
 
 @dataclass(frozen=True)
 class OverlapMatmuls(Pass):
-    """In loops with two matmuls, the second runs an iteration late, so that it overlaps with what stands between them::
+    """In loops with two or three matmuls, the last runs an iteration late, so that it overlaps with what stands between them::
 
         %o = scf.for %j = %lower to %upper step %step iter_args(%o0 = %init, …) {
           %s  = matmul(%q, %k[%j])
@@ -45,7 +45,8 @@ class OverlapMatmuls(Pass):
         }
         %r = matmul(%p, %v[%upper − %step]) + %o
 
-    all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
+    and so with two products before it, neither of which needs the other one: both are under way with the last one of
+    the iteration before. All in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
     (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
     Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
@@ -254,14 +255,14 @@ def _is_staged_operand(op: ir.Operation) -> bool:
     """Whether `op` brings a tile from shared memory to registers, for element-wise ops."""
     return (
         op.name == "tile.convert_layout"
-        and layout_of(op.results[0].type) == "fragment"
+        and layout_of(op.results[0].type) in ("fragment", "column")
         and layout_of(op.operands[0].type) in ("shared", "skewed")
     )
 
 
 def _words(kind: ir.RankedTensorType) -> int:
     """Registers of a thread that a tile takes as it comes from shared memory: two elements of a row at a time."""
-    return kind.shape[1] // 4 * (2 if kind.element_type.width > 16 else 1)
+    return kind.shape[-1] // 4 * (2 if kind.element_type.width > 16 else 1)
 
 
 def _wait(value: ir.Value, pending: int) -> ir.Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....dialects import build
 from ....dialects.mlir import ir
-from ....dialects.tile import ConvertLayoutOp, LoadOp, RowShiftsOp, dims_of, layout_of, with_layout
+from ....dialects.tile import ConvertLayoutOp, LoadOp, RowShiftsOp, dims_attribute, dims_of, layout_of, with_layout
 from ...attention import is_matmul
 from ...linear import divisor
 from ...passes import Pass, remark
@@ -15,7 +15,7 @@ from ...rewriting import ops_in, ops_of
 from ..alignment import CHUNK
 from ..axes import DYNAMIC
 from ..elements import byte_width
-from .bulk_copies import bulk_copies, copy_of
+from .bulk_copies import ROWS, bulk_copies, copy_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ class StageOperands(Pass):
         %s = tile.row_shifts(%bias, %i, 0) {dim = 0, aligned = 2} : … -> tensor<128xi32, "row">
         %b = tile.convert_layout %h at %s : … -> tensor<128x128xbf16, "fragment">
 
+    Floats that change along columns alone, as biases of keys and, in derivatives, statistics of rows that are columns
+    there, are the first row of a tile::
+
+        %c = tile.load(%vector, %b, %j, …) : … -> tensor<64xf32, "column">
+      becomes
+        %h = tile.load(%vector, %b, %j, …) : … -> tensor<8x64xf32, "shared">       // one row is copied
+        %c = tile.convert_layout %h : … -> tensor<64xf32, "column">
+
     What is not copied (keys that stand apart) is loaded by each thread, but before the first matmul of the iteration,
     under which the loads are on their way.
     """
@@ -53,7 +61,7 @@ class StageOperands(Pass):
                 layout = layout_of(load.results[0].type)
                 if layout == "fragment":
                     _stage(load, kernel)
-                elif layout == "column":
+                elif layout == "column" and not _stage_column(load, kernel):
                     _hoist(load)
 
 
@@ -72,6 +80,31 @@ def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
         staged.operation.erase()
     remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
     _hoist(load)
+
+
+def _stage_column(load: ir.Operation, kernel: ir.Operation) -> bool:
+    """Has the copy engine bring what changes along columns alone, as the first row of a tile of `ROWS`; whether it
+    can."""
+    view, kind = load.opview, load.results[0].type
+    rank, dims = view.memory.type.rank, dims_of(view)
+    element = kind.element_type
+    if not isinstance(element, ir.FloatType) or element.width < 16 or load.parent.operation.name != "scf.for":
+        return False
+    if rank < 2 or dims != [rank - 1]:
+        return False
+    tile = ir.RankedTensorType.get([ROWS, *kind.shape], kind.element_type, ir.StringAttr.get("shared"))
+    with ir.InsertionPoint(load), load.location:
+        *offsets, size = view.indices
+        along = dims_attribute([rank - 2, rank - 1])
+        staged = LoadOp(view.memory, [*offsets, build.index(1), size], along, result=tile)
+        converted = ConvertLayoutOp(staged.result, [], result=kind)
+        if copy_of(staged.operation, kernel) is None:
+            converted.operation.erase()
+            staged.operation.erase()
+            return False
+    load.results[0].replace_all_uses_with(converted.result)
+    load.erase()
+    return True
 
 
 def _shifts(load: ir.Operation) -> ir.Value:
