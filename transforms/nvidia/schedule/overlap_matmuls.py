@@ -23,7 +23,8 @@ OTHER_REGISTERS_OF_8_BITS = 40  # since their left operands stay in shared memor
 
 @dataclass(frozen=True)
 class OverlapMatmuls(Pass):
-    """In loops with two or three matmuls, the last runs an iteration late, so that it overlaps with what stands between them::
+    """In loops with two or three matmuls, the last one runs an iteration late, so that it overlaps with what stands
+    between them::
 
         %o = scf.for %j = %lower to %upper step %step iter_args(%o0 = %init, …) {
           %s  = matmul(%q, %k[%j])
@@ -46,8 +47,8 @@ class OverlapMatmuls(Pass):
         %r = matmul(%p, %v[%upper − %step]) + %o
 
     and so with two products before it, neither of which needs the other one: both are under way with the last one of
-    the iteration before. All in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
-    (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
+    the iteration before. All in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are
+    asynchronous (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
     Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
     kernel has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost
