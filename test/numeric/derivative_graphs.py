@@ -66,7 +66,7 @@ class Case:
         text = g.function_of(dict(zip((dq, dk, dv), RESULTS.values(), strict=True)))
         inputs = g.inputs()
         if self.masked == "loaded":
-            inputs[4][0, 5] = False  # a row without a key
+            inputs[4][0, -1] = False  # a row without a key
         return text, inputs
 
     def _of_softmax(self, g: Graph, dp: str, p: str, e: str, total: str) -> str:

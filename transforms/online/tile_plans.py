@@ -217,7 +217,8 @@ class PlanOfMasks(Plan):
     def of(cls, tiles: MaskedTiles) -> Plan | None:
         scans = tiles.masks.forms.scans
         by_data = scans is not None and scans.found_rows
-        if tiles.options.tests or not (tiles.masks.is_finite or (by_data and len(tiles.parts) > JOINED)):
+        is_finite = tiles.masks.is_finite and tiles.scores.is_softmax  # weights are 0 where they are dead
+        if tiles.options.tests or not (is_finite or (by_data and len(tiles.parts) > JOINED)):
             return None
         return cls(tiles, parts_of(tiles.sets, tiles.alive, []), [], tiles.tested, tiles.guard)
 

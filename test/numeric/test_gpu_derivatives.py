@@ -1,0 +1,30 @@
+"""Derivatives of attention on an NVIDIA GPU, against float64. Without one: test_derivatives.py."""
+
+import pytest
+from attn_opt.compiler import compile
+from derivative_graphs import Case
+from gpu import needs_gpu
+from gpu import poisoned as poisoned
+from harness import crossed, relative_error
+from probability_graphs import TOLERANCE
+
+SIZES = {
+    "several tiles": {"h": 3, "m": 700, "k": 700, "d": 64, "n": 64},
+    "odd": {"h": 2, "m": 333, "k": 517, "d": 36, "n": 20},
+    "wide": {"h": 2, "m": 512, "k": 640, "d": 128, "n": 128},
+    "few queries": {"h": 4, "m": 5, "k": 1000, "d": 64, "n": 64},
+    "many rows": {"h": 8, "m": 2048, "k": 300, "d": 64, "n": 72},
+}
+MASKS, MODIFIED = ["", "causal", "loaded"], ["", "capped", "dropped"]
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("way, sizes, masked, modified", crossed(["torch", "jax"], list(SIZES), MASKS, MODIFIED))
+def test_against_float64(way, sizes, masked, modified, kind, poisoned):
+    case = Case(SIZES[sizes], kind, way, masked, modified)
+    text, inputs = case.graph()
+    kernel = compile(text, target="nvidia")
+    assert kernel.explain().count("attention without a softmax") == 3
+    for found, wanted in zip(kernel(*inputs), case.expected(inputs), strict=True):
+        assert relative_error(found, wanted) < TOLERANCE[kind] * (2 if kind == "f32" else 1)
