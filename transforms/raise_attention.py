@@ -73,8 +73,8 @@ class RaiseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        followers = Followers(op)
-        progress = Progress([self._over_outputs(o) if o in followers else o for o in sums])
+        progress = Progress(sums)
+        self._sum_over_outputs(progress, Followers(op))
         followers = Followers(op)  # of what is new, too
         while progress.candidates:
             candidate = progress.candidates.pop(0)
@@ -105,15 +105,16 @@ class RaiseAttention(Pass):
             reason = progress.reasons[candidate]
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
 
-    def _over_outputs(self, op: ir.Operation) -> ir.Operation:
-        """The end of an attention over whose output `op` becomes a sum; `op` if it becomes none."""
-        found = over_outputs(op)
-        if found is None:
-            return op
-        value, end = found
-        op.results[0].replace_all_uses_with(value)
-        erase_with_producers(op)
-        return end
+    def _sum_over_outputs(self, progress: Progress, followers: Followers) -> None:
+        """Makes sums over rows of probabilities times products sums over the outputs of attentions (row_sums.py), which
+        are candidates in their place."""
+        for op in list(progress.candidates):
+            found = over_outputs(op) if op in progress.candidates and op in followers else None
+            if found is not None:
+                value, end = found
+                op.results[0].replace_all_uses_with(value)
+                progress.candidates.insert(progress.candidates.index(op), end)
+                progress.erase(op)
 
     @staticmethod
     def _matched(ops: Sequence[ir.Operation], matched: Callable[[ir.Operation], Match | None]) -> list[Match]:

@@ -105,7 +105,8 @@ def _row_sum(tracer: Tracer, element: Expr) -> _RowSum | None:
             weights.append(make.op("arith.divf", (one, factor)) if divides else factor)
         else:
             (around.den if divides else around.num).append(tracer.expand(factor))
-    if len(products) != 1:
+    pairs = frozenset[Var]().union(*(w.vars for w in weights))
+    if len(products) != 1 or not products[0].element.vars <= pairs:  # values by a projection have columns of their own
         return None
     if not any(is_normalised(tracer, n, k) for w in weights for n in tracer.expand(w).nodes()):
         total = next((d for d in around.den if is_sum_of_exponentials(tracer, d, k)), None)
