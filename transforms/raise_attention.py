@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import all_parallel
 from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after, ops_on_way, other_use
-from .passes import Pass, remark
+from .passes import Pass, option, remark
 from .raising.candidates import Followers
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
@@ -23,7 +24,7 @@ from .raising.row_sums import over_outputs
 from .raising.softmax import SINGLE_KEY
 from .raising.statistics import Statistic, row_statistics
 from .reshapes import VIEWS
-from .rewriting import defining_op, ops_in
+from .rewriting import defining_op, functions_of, ops_in
 
 SHARED = "needs its scores or probabilities as a whole too"
 
@@ -70,6 +71,10 @@ class RaiseAttention(Pass):
     What is almost attention is left alone, with a remark that says why.
     """
 
+    statistics: tuple[int, ...] = option(
+        "arguments that are statistics of rows: what reads them follows from attention"
+    )
+
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
@@ -100,7 +105,7 @@ class RaiseAttention(Pass):
         sharing = [op for op in progress.left if progress.reasons[op].endswith(SHARED)]
         matches = self._matched(sharing, matched_at)
         self._raise_together([*self._derived(matches, followers, progress), *matches], progress)
-        self._raise_unnormalised(progress)
+        self._raise_unnormalised(self._given(op), progress)
         for candidate in progress.left:  # those that no attention has made superfluous
             reason = progress.reasons[candidate]
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
@@ -145,19 +150,26 @@ class RaiseAttention(Pass):
         others = [op for op in (*progress.others, *progress.left) if op not in done and op in followers]
         return self._matched(others if matches else [], lambda op: matched_at(op, normalised=False, given=given))
 
-    def _raise_unnormalised(self, progress: Progress) -> None:
-        """Raises attentions without a softmax among what is left. Of one that stays as it is the reason is told, if
-        there was none before."""
+    def _given(self, root: ir.Operation) -> Given:
+        functions = functions_of(root) if self.statistics else []
+        arguments = [list(function.regions[0].blocks[0].arguments) for function in functions]
+        return Given({a: "" for of_one in arguments for i, a in enumerate(of_one) if i in self.statistics})
+
+    def _raise_unnormalised(self, given: Given, progress: Progress) -> None:
+        """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that
+        stays as it is the reason is told, if there was none before."""
+        raised_at = functools.partial(matched_at, normalised=False, given=given)
+        divided = functools.partial(divided_at, normalised=False)
         sharing: list[ir.Operation] = []
         progress.others += progress.left
         while progress.others:
             op = progress.others.pop(0)
-            if not has_heads(op):
+            if not has_heads(op) and not given.kinds:
                 continue
             refused: tuple[ir.Operation, str] | None = None
-            for matched in (matched_at, divided_at):
+            for matched in (raised_at, divided):
                 with contextlib.suppress(NearMiss, RecursionError):
-                    match = matched(op, normalised=False)
+                    match = matched(op)
                     if match is None:
                         continue
                     reason = self._refusal(match, progress)
@@ -173,7 +185,7 @@ class RaiseAttention(Pass):
                 if end not in progress.reasons:
                     progress.leave(end, reason)
         sharing = [op for op in sharing if op in progress.left]
-        self._raise_together(self._matched(sharing, lambda op: matched_at(op, normalised=False)), progress)
+        self._raise_together(self._matched(sharing, raised_at), progress)
 
     def _refusal(self, match: Match, progress: Progress) -> str:
         """Raises it, or says why not; reasons stay what they are."""

@@ -25,6 +25,7 @@ _MORE: dict[str, Callable[..., float]] = {
     "arith.minnumf": min,
     "math.absf": abs,
     "math.exp": lambda x: math.exp(min(x, 700.0)) if x < math.inf else x,
+    "math.exp2": lambda x: 2.0 ** min(x, 1000.0) if x < math.inf else x,
     "math.sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
     "math.tanh": math.tanh,
     "math.erf": math.erf,

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.export import Dim
 
-from ....dialects.mlir import ir
+from ....dialects.diagnostic import DiagnosedError
 from ....transforms.attention import find_attention
 from ....transforms.passes import Report, listening
 from ....transforms.raise_attention import RaiseAttention
 from ... import counts
 from ...api import Options
-from ..torch.tracing import TorchKernel, as_torch, trace
+from ..torch.tracing import TorchKernel, TorchProgram, as_torch
 from .calls import is_operand
 from .kernel import NO_ATTENTION, Kernels, order_of, structure
 from .work import flops
@@ -66,31 +65,51 @@ class AttentionKernels(Kernels):
         self.part, self.order, self.target, self.options = part, order, target, options
         values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
         super().__init__(values, (structure(part), order, target, repr(options)))
+        self._traced: dict[Any, TorchProgram | str] = {}
 
     def compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
-        module = _Reordered(self.part, self.order)
-        example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
-        shapes: Any = None
-        if any(self.dynamic):
-            shapes = (tuple(dict.fromkeys(dims, Dim.AUTO) or None for dims in self.dynamic),)
-        with torch.no_grad():
-            program = trace(module, example, dynamic_shapes=shapes)
-        self.check_open(program)
-        left = why_left(program.module)
-        if left:
-            return left
-        return TorchKernel.of_program(program, self.target, self.options)
+        program = self.traced(inputs)
+        return program if isinstance(program, str) else TorchKernel.of_program(program, self.target, self.options)
+
+    def traced(self, inputs: Sequence[Any]) -> TorchProgram | str:
+        """What the kernel for such inputs is of, with attention raised, or why there is none."""
+        key = self.key(inputs)
+        if key not in self._traced:
+            example = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs]
+            with torch.no_grad():
+                program = self.traced_as(_Reordered(self.part, self.order), example)
+            self._traced[key] = why_left(program) or program
+        return self._traced[key]
+
+    def followed(self, inputs: Sequence[Any]) -> TorchProgram | str:
+        """The same for what follows from it, with sizes fixed as where a kernel is made."""
+        if self.first is not None:
+            self._open_sizes(inputs)
+        try:
+            return self.traced(inputs)
+        except DiagnosedError:
+            if not any(self.dynamic):
+                raise
+            self._fix_sizes(inputs)
+            return self.traced(inputs)
 
 
-def why_left(module: ir.Module) -> str:
-    """Why there is no attention in `module`, "" if there is; attention is raised there."""
+def why_left(program: TorchProgram, statistics: Sequence[int] = ()) -> str:
+    """Why there is no attention in `program`, "" if there is; attention is raised there. Those of the inputs that are
+    `statistics` are of rows of one: what reads them follows from it."""
+    module = program.module
+    places = [
+        i
+        for i, argument in enumerate(program.lowered.arguments)
+        if isinstance(argument, int) and argument in statistics
+    ]
     reasons: list[str] = []
 
     def listen(report: Report) -> None:
         reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
 
     with module.context, module.operation.location, listening(listen):
-        RaiseAttention().run(module.operation)
+        RaiseAttention(tuple(places)).run(module.operation)
     if find_attention(module.operation):
         return ""
     return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION

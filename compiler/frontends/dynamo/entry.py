@@ -138,12 +138,13 @@ def _take_out(
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
     expected = region.output.meta["example_value"]
-    kind = DifferentiableCall if needs_gradient else AttentionCall
-    graph.add_submodule(name, kind(part, expected, TARGETS[expected.device.type], options, least))
+    arguments = part, expected, TARGETS[expected.device.type], options, least
+    call = DifferentiableCall(*arguments, keeps=not region.is_changed) if needs_gradient else AttentionCall(*arguments)
+    graph.add_submodule(name, call)
     with graph.graph.inserting_after(region.output):
-        call = graph.graph.call_module(name, tuple(region.inputs))
-    call.meta = dict(region.output.meta)
-    region.output.replace_all_uses_with(call)
+        node = graph.graph.call_module(name, tuple(region.inputs))
+    node.meta = dict(region.output.meta)
+    region.output.replace_all_uses_with(node)
     for node in reversed(region.nodes):
         if not node.users:
             graph.graph.erase_node(node)

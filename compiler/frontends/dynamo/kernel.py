@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
+from torch.export import Dim
 
 from ....dialects.diagnostic import DiagnosedError
 from ....transforms.raising.softmax import SINGLE_KEY
 from ... import counts
 from ...api import CompileError
 from ...diagnostics import user_error
-from ..torch.tracing import TorchKernel
+from ..torch.tracing import TorchKernel, TorchProgram, trace
 
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
@@ -39,7 +40,7 @@ class Kernels:
     `values`: the inputs as dynamo knows them; `structure`: equal for all computations that are the same.
     """
 
-    told_of = ""  # what comes before the reason where there is none
+    told_of: str | None = ""  # what comes before the reason where there is none; None: it is not told
 
     def __init__(self, values: Sequence[Any], structure: Any):
         self.values, self.structure = values, structure
@@ -70,18 +71,22 @@ class Kernels:
 
     def of(self, inputs: Sequence[Any]) -> TorchKernel | None:
         """The kernel for such inputs; None if they stay with torch."""
-        own = tuple(map(_key, inputs, self.dynamic))
+        own = self.key(inputs)
         if own not in self._seen:
             with compile_lock:  # dynamo's own: tracing replaces functions of torch, for all threads
                 if self.first is not None:
                     self._open_sizes(inputs)
-                own = tuple(map(_key, inputs, self.dynamic))
+                own = self.key(inputs)
                 if own not in self._seen:
                     found = self._shared(own, inputs)
-                    if isinstance(found, str):
+                    if isinstance(found, str) and self.told_of is not None:
                         count_left(self.told_of + found)
                     self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
+
+    def key(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """What a kernel for such inputs depends on."""
+        return tuple(map(_key, inputs, self.dynamic))
 
     def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
         """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
@@ -120,7 +125,20 @@ class Kernels:
             if not changed <= self.dynamic[i]:
                 self.dynamic[i] |= changed
 
-    def check_open(self, program: Any) -> None:
+    def traced_as(
+        self, module: torch.nn.Module, example: Sequence[Any], others: Sequence[torch.Tensor] = ()
+    ) -> TorchProgram:
+        """The program of `module` on inputs such as `example`, the last of which are like `others`, whose sizes are
+        symbols where they are open. DiagnosedError if there is no way."""
+        dims = [*self.dynamic, *map(_dynamic_dims, others)]
+        shapes: Any = None
+        if any(self.dynamic):
+            shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
+        program = trace(module, tuple(example), dynamic_shapes=shapes)
+        self._check_open(program)
+        return program
+
+    def _check_open(self, program: TorchProgram) -> None:
         """DiagnosedError where a size that is to be any has become a number in the traced program."""
         for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
             is_input = isinstance(argument, int) and argument < len(self.dynamic)

@@ -44,11 +44,13 @@ TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 @dataclass
 class Region:
-    """Some nodes of a graph in their order; all but `output` are used inside only, or computed again inside."""
+    """Some nodes of a graph in their order; all but `output` are used inside only, or computed again inside. The output
+    `is_changed` if what comes after them writes to it."""
 
     nodes: list[torch.fx.Node]
     output: torch.fx.Node
     refused: str = ""
+    is_changed: bool = False
 
     @property
     def inputs(self) -> list[torch.fx.Node]:
@@ -302,7 +304,8 @@ def _region(
         refused = "its parts are not in order"
     if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order, memory):
         refused = "memory is written to between its matmuls"
-    return Region(ordered, output, refused)
+    is_changed = any(memory.of(output) in to for writer, to in memory.written.items() if writer not in nodes)
+    return Region(ordered, output, refused, is_changed)
 
 
 def _writers(

@@ -11,7 +11,7 @@ differentiated.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,7 @@ def _gradients_of_factors(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tenso
 
 
 _product.register_autograd(_gradients_of_factors, setup_context=_keep_factors)
+PRODUCT = torch.ops.attn_opt.matmul.default
 
 
 def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -71,7 +72,7 @@ _WRITTEN: dict[Any, Any] = {
 }
 
 
-class _KeptWhole(TorchFunctionMode):
+class KeptWhole(TorchFunctionMode):
     """Within it, ops that autograd would take apart are computed by others that it does not."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -82,13 +83,47 @@ class _KeptWhole(TorchFunctionMode):
             return written(*args, **(kwargs or {}))
 
 
-class Derivative(torch.nn.Module):
-    """The gradients of those inputs of `program` that are `needed`, by their numbers, from its flat inputs, such as
-    `example`, and from the gradient of its only result. torch.export takes it.
+class OfProgram(torch.nn.Module):
+    """A function of the flat inputs of `program`, such as `example`, which `functional` made, as a graph. torch.export
+    takes it. With `any_sizes` those sizes stay open that are so in the program; else they are the example's."""
 
-    Each gradient is permuted to one of the `orders`, and contiguous. With `any_sizes` those sizes stay open that are so
-    in the program; else they are the example's. `program` is one that `functional` made. `result` is a fake tensor of
-    the shape of the result, in a list, for torch takes tensors that modules hold for constants.
+    def __init__(self, program: ExportedProgram, example: Sequence[Any], any_sizes: bool):
+        super().__init__()
+        placeholders = program.graph.find_nodes(op="placeholder")
+        specs = program.graph_signature.input_specs[: len(placeholders) - len(example)]
+        self.held = [f"held_{i}" for i in range(len(specs))]
+        for name, spec in zip(self.held, specs, strict=True):
+            setattr(self, name, {**program.state_dict, **program.constants}[spec.target])
+        values = [*self._held(), *example]
+        self.sizes: dict[Any, int] = {}  # the example's, by symbol
+        if any_sizes:
+            self.sizes = _sizes_of_symbols([node.meta["val"] for node in placeholders], values)
+            values = [n.meta["val"] if is_tensor(v) else v for n, v in zip(placeholders, values, strict=True)]
+        mode = next((v.fake_mode for v in values if isinstance(v, FakeTensor)), FakeTensorMode())
+        values = [mode.from_tensor(v) if is_tensor(v) and not isinstance(v, FakeTensor) else v for v in values]
+        try:
+            with without_autocast(), torch.no_grad(), mode:
+                self.graph = self.written(torch.fx.Interpreter(program.graph_module), values)
+        except Exception as error:
+            raise user_error(f"torch cannot write its derivative down: {first_line(error)}") from error
+
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        """The graph, from what runs the program; `values` are the tensors that the program holds and its inputs."""
+        raise NotImplementedError
+
+    def _held(self) -> list[torch.Tensor]:
+        return [getattr(self, name) for name in self.held]
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.graph(*self._held(), *filter(is_tensor, inputs))
+
+
+class Derivative(OfProgram):
+    """The gradients of those inputs of `program` that are `needed`, by their numbers, from its flat inputs and from the
+    gradient of its only result. Each gradient is permuted to one of the `orders`, and contiguous.
+
+    `given` are fake tensors such as it takes beside the inputs, in a list, for torch takes tensors that modules hold
+    for constants.
     """
 
     def __init__(
@@ -99,33 +134,58 @@ class Derivative(torch.nn.Module):
         orders: Sequence[tuple[int, ...]],
         any_sizes: bool,
     ):
-        super().__init__()
-        self.orders = orders
-        placeholders = program.graph.find_nodes(op="placeholder")
-        specs = program.graph_signature.input_specs[: len(placeholders) - len(example)]
-        self.held = [f"held_{i}" for i in range(len(specs))]
-        for name, spec in zip(self.held, specs, strict=True):
-            setattr(self, name, {**program.state_dict, **program.constants}[spec.target])
-        values = [*self._held(), *example]
-        if any_sizes:
-            values = [n.meta["val"] if _is_tensor(v) else v for n, v in zip(placeholders, values, strict=True)]
-        mode = next((v.fake_mode for v in values if isinstance(v, FakeTensor)), FakeTensorMode())
-        values = [mode.from_tensor(v) if _is_tensor(v) and not isinstance(v, FakeTensor) else v for v in values]
-        try:
-            with without_autocast(), torch.no_grad(), mode:
-                interpreter = torch.fx.Interpreter(program.graph_module)
-                (result,) = interpreter.run(*values)
-                self.result = [torch.empty_like(result, memory_format=torch.contiguous_format)]
-                self.graph = _traced(interpreter, values, [len(self.held) + i for i in needed], self.result[0])
-        except Exception as error:
-            raise user_error(f"torch cannot write its derivative down: {first_line(error)}") from error
+        self.needed, self.orders = needed, orders
+        self.given: list[torch.Tensor] = []
+        super().__init__(program, example, any_sizes)
 
-    def _held(self) -> list[torch.Tensor]:
-        return [getattr(self, name) for name in self.held]
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        (result,) = interpreter.run(*values)
+        self.given = [like(result)]
+
+        def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            inputs, wanted = self.leaves(values, tensors)
+            with differentiating():
+                (result,) = interpreter.run(*inputs)
+                return torch.autograd.grad(result, wanted, tensors[-1], allow_unused=True, materialize_grads=True)
+
+        return traced(gradients, [*filter(is_tensor, values), *self.given])
+
+    def examples(self) -> list[torch.Tensor]:
+        """Tensors for what is `given`, of the sizes of the example."""
+        return [
+            torch.zeros([self._size(s) for s in fake.shape], dtype=fake.dtype, device=fake.device)
+            for fake in self.given
+        ]
+
+    def _size(self, size: Any) -> int:
+        return size if isinstance(size, int) else int(size.node.expr.xreplace(self.sizes))
+
+    def leaves(self, values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[list[Any], list[torch.Tensor]]:
+        """`values` with the first of `tensors` in place of theirs, and those of them that need gradients."""
+        needed = [len(self.held) + i for i in self.needed]
+        places = [i for i, value in enumerate(values) if is_tensor(value)]
+        inputs = list(values)
+        for i, tensor in zip(places, tensors, strict=False):
+            inputs[i] = tensor.detach().requires_grad_(i in needed)
+        return inputs, [inputs[i] for i in needed]
 
     def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
-        found = self.graph(*self._held(), *filter(_is_tensor, inputs))
+        found = super().forward(*inputs)
         return tuple(g.permute(order).contiguous() for g, order in zip(found, self.orders, strict=True))
+
+
+def _sizes_of_symbols(open_values: Sequence[Any], values: Sequence[Any]) -> dict[Any, int]:
+    pairs = [(o, v) for o, v in zip(open_values, values, strict=True) if is_tensor(v)]
+    sizes = [pair for o, v in pairs for pair in zip(o.shape, v.shape, strict=True)]
+    return {size.node.expr: number for size, number in sizes if not isinstance(size, int)}
+
+
+def like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
@@ -138,32 +198,32 @@ def without_autocast() -> Iterator[None]:
         yield
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+@contextlib.contextmanager
+def differentiating() -> Iterator[None]:
+    """Within it, torch's autograd sees what `traced` writes down."""
+    with torch.enable_grad(), KeptWhole(), saved_tensors_hooks(_same, _same):  # not those of the caller
+        yield
 
 
-def _traced(
-    interpreter: torch.fx.Interpreter, values: Sequence[Any], needed: Sequence[int], gradient: torch.Tensor
-) -> torch.fx.GraphModule:
-    """A graph from the tensors among `values` and the gradient to the gradients of those that are `needed`."""
-    places = [i for i, value in enumerate(values) if _is_tensor(value)]
-
-    def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        inputs = list(values)
-        for i, tensor in zip(places, tensors, strict=False):
-            inputs[i] = tensor.detach().requires_grad_(i in needed)
-        with torch.enable_grad(), _KeptWhole(), saved_tensors_hooks(_same, _same):  # not those of the caller
-            (result,) = interpreter.run(*inputs)
-            wanted = [inputs[i] for i in needed]
-            return torch.autograd.grad(result, wanted, tensors[-1], allow_unused=True, materialize_grads=True)
-
-    graph = make_fx(gradients)(*(values[i] for i in places), gradient)
+def traced(function: Callable, tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
+    """What the function computes of fake tensors, as a graph."""
+    graph = make_fx(function)(*tensors)
     for node in graph.graph.nodes:
-        if node.target is torch.ops.attn_opt.matmul.default:
+        if node.target is PRODUCT:
             node.target = aten.matmul.default
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph
 
 
-__all__ = ["Derivative", "without_autocast"]
+__all__ = [
+    "PRODUCT",
+    "Derivative",
+    "KeptWhole",
+    "OfProgram",
+    "differentiating",
+    "is_tensor",
+    "like",
+    "traced",
+    "without_autocast",
+]

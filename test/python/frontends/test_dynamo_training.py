@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
-from attn_opt.compiler.frontends.dynamo import gradients as gradients_of_kernels  # noqa: E402
+from attn_opt.compiler.frontends.dynamo import derivatives as derivatives_of_kernels  # noqa: E402
 from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch_harness import tensors  # noqa: E402
@@ -166,27 +166,98 @@ def test_left(name):
         assert_like_float64(function, needy(*shapes))
 
 
-def test_derivative_by_values_alone():
+@pytest.fixture
+def kept(monkeypatch):
+    """How many attentions there are in the kernels that were made: in forwards that keep something, and how many
+    results these have, and in derivatives that read it."""
+    made = collections.OrderedDict()
+    monkeypatch.setattr(dynamo_kernel, "_kernels", made)
+
+    def counts():
+        found = {"keeping": [], "derivative of what is kept": []}
+        for (structure, *_), kernel in made.items():
+            if structure[0] in found and not isinstance(kernel, str):
+                kinds = [entry["details"].get("kind") for entry in kernel.record["entries"]]
+                found[structure[0]].append((kinds.count("fused"), len(kernel.signature.results)))
+        return [*found.values()]
+
+    return counts
+
+
+ONE_NUMBER, TWO_NUMBERS = [(1, 2)], [(1, 3)]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in ("changed afterwards", "detached", "two layers")]
+)
+def test_kept(name, kept):
+    function, shapes = CASES[name]
+    assert_like_float64(function, needy(*shapes))
+    forward, ((attentions, _),) = kept()
+    assert forward == (TWO_NUMBERS if name == "alibi" else ONE_NUMBER) and attentions == 3
+
+
+def test_derivative_by_values_alone(kept):
     q, k, v = tensors(*PLAIN)
-    with pytest.warns(UserWarning, match="left to torch: of its derivative"):
-        assert_like_float64(by_hand, [q, k, v.requires_grad_()])
+    assert_like_float64(by_hand, [q, k, v.requires_grad_()])
+    assert kept() == [ONE_NUMBER, [(1, 1)]]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_kept_in_bfloat16(causal, kept):
+    args = [x.detach().bfloat16().requires_grad_() for x in needy(*SQUARE)]
+    assert_like_float64(functools.partial(F.scaled_dot_product_attention, is_causal=causal), args, atol=2e-2)
+    assert kept() == [ONE_NUMBER, [(3, 3)]]
+
+
+def test_kept_of_open_sizes(kept):
+    function = compiled(grouped, dynamic=True)
+    for queries, keys in ((5, 7), (9, 12), (3, 4)):
+        assert_like_float64(grouped, needy((2, 4, queries, 8), (2, 2, keys, 8), (2, 2, keys, 8)), fast=function)
+    forward, backward = kept()
+    assert {results for _, results in forward} == {2} and {results for _, results in backward} == {3}
 
 
 MASKS = {
     "numbers": torch.linspace(-2, 2, 35).reshape(5, 7),
     "some keys": torch.tensor([[True, False, True, True, True, False, True]]),
     "rows without keys": torch.tensor([[i > 0] * 7 for i in range(5)]),
+    "rows of the lowest number": torch.where(torch.arange(5) > 0, 0, torch.finfo(torch.float32).min)[:, None].repeat(
+        1, 7
+    ),
+    "rows of minus infinity": torch.where(torch.arange(5) > 0, 0, -math.inf)[:, None].repeat(1, 7),
 }
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_masks(name):
+def test_masks(name, kept):
     mask = MASKS[name]
 
     def masked(q, k, v, mask):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
-    assert_like_float64(masked, [*needy(*PLAIN), mask])
+    def written_out(q, k, v, mask):  # torch's own has seven times these gradients in rows of the lowest number
+        added = torch.zeros(mask.shape).masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else mask
+        return torch._safe_softmax(q @ k.mT / math.sqrt(8) + added, -1) @ v
+
+    args = needy(*PLAIN)
+    assert_like_float64(masked, [*args, mask], like=written_out)
+    assert kept() == [ONE_NUMBER if mask.dtype == torch.bool else TWO_NUMBERS, [(3, 3)]]
+    if name in ("rows without keys", "rows of minus infinity"):
+        (of_queries,) = torch.autograd.grad(compiled(masked)(*args, mask).sum(), args[:1])
+        assert of_queries[:, :, 0].eq(0).all() and of_queries.isfinite().all()
+
+
+def test_rows_of_low_numbers(kept):
+    """Scores are as large as their masks: what softmax makes of their digits is float32's, not float64's."""
+    args, mask = needy(*PLAIN), torch.where(torch.arange(5) % 2 == 0, 0, -1e9)[:, None].repeat(1, 7)
+
+    def masked(*args):
+        return torch.softmax(args[0] @ args[1].mT + mask, -1) @ args[2]
+
+    for one, other in zip(gradients(compiled(masked), args)[1], gradients(masked, args)[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert kept() == [TWO_NUMBERS, [(3, 3)]]
 
 
 @pytest.mark.parametrize("needed", [[0], [1, 2]])
@@ -283,6 +354,17 @@ def test_inputs_changed_before_the_gradients():
     keys.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+def test_results_changed_before_the_gradients(kept):
+    """As torch has it: scaled_dot_product_attention keeps its result, too."""
+    for function in (F.scaled_dot_product_attention, compiled(F.scaled_dot_product_attention)):
+        out = function(*needy(*PLAIN))
+        out += 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+    assert_like_float64(changed_afterwards, needy(*PLAIN))
+    assert kept() == [ONE_NUMBER, [(3, 3)]]  # of the former
 
 
 def test_nothing_of_the_size_of_the_scores_is_kept():
@@ -442,10 +524,10 @@ def test_steps_of_training(kind):
 
 
 def test_derivatives_without_a_kernel_leave_attention_to_torch(monkeypatch):
-    def refused(derivative, target, options):
+    def refused(*arguments):
         return "no lowering"
 
-    monkeypatch.setattr(gradients_of_kernels, "_kernel", refused)
+    monkeypatch.setattr(derivatives_of_kernels, "_kernel", refused)
     monkeypatch.setattr(dynamo_kernel, "_kernels", collections.OrderedDict())
     counts, fast = Counts(), compiled(by_hand)
     with pytest.warns(UserWarning, match="attention is left to torch: of its derivative: no lowering"):

@@ -1,0 +1,105 @@
+"""The kernels of derivatives, and those of forwards that keep something for them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from ..torch.derivatives import Derivative, without_autocast
+from ..torch.kept import DerivativeOfKept, Forward
+from ..torch.tracing import TorchKernel, TorchProgram, as_torch
+from .attention import AttentionKernels, inverse, why_left
+from .kernel import NO_ATTENTION, Kernels, order_of
+
+
+class _Following(Kernels):
+    """The kernels of what follows from the program that `forward` is of."""
+
+    kind = ""
+
+    def __init__(self, forward: AttentionKernels, *others: Any):
+        self.forward = forward
+        super().__init__(forward.values, (self.kind, *others, forward.structure))
+        self.dynamic = list(forward.dynamic)
+
+    def compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
+        program = self.forward.followed(inputs)
+        if isinstance(program, str):
+            return "its forward has no kernel"
+        example = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs]
+        with torch.no_grad(), without_autocast():
+            return self.following(program.functional, example)
+
+    def following(self, program: ExportedProgram, example: Sequence[Any]) -> TorchKernel | str:
+        """A kernel of what follows from the program, for such inputs, or why there is to be none."""
+        raise NotImplementedError
+
+
+class DerivativeKernels(_Following):
+    """The kernels of the derivative of `forward` by its inputs `needed`. They take the inputs, what of the `results` of
+    the forward is `kept`, and the gradient of the first result, and give those of the inputs, in memory as these are.
+    """
+
+    kind = "derivative"
+    told_of: str | None = "of its derivative: "
+    derivative: type[Derivative] = Derivative
+
+    def __init__(self, forward: AttentionKernels, needed: tuple[int, ...]):
+        self.needed = needed
+        self.orders = [_order(forward.values[i]) for i in needed]
+        self.inverses = [inverse(order) for order in self.orders]
+        super().__init__(forward, needed, *self.orders)
+
+    def kept(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
+        return []
+
+    def gradients(self, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor) -> list[Any]:
+        """The gradient of each input, None where it needs none."""
+        found: list[Any] = [None] * len(inputs)
+        results = self.run(inputs, threads, *others)
+        if results is None:
+            raise RuntimeError("attention has a kernel, but none of its derivative for other sizes of inputs")
+        for i, result, order in zip(self.needed, results, self.inverses, strict=True):
+            found[i] = as_torch(result).permute(order)
+        return found
+
+    def following(self, program: ExportedProgram, example: Sequence[Any]) -> TorchKernel | str:
+        derivative = self.derivative(program, example, self.needed, self.orders, any(self.dynamic))
+        if not derivative.given:
+            return NO_ATTENTION
+        arguments = [*example, *derivative.examples()]
+        traced = self.traced_as(derivative, arguments, derivative.given)
+        return _kernel(traced, self.forward, range(len(example) + 1, len(arguments) - 1))
+
+
+class KeepingKernels(_Following):
+    """The kernels of `forward` that give what is kept of rows besides the result."""
+
+    kind, told_of = "keeping", None
+
+    def following(self, program: ExportedProgram, example: Sequence[Any]) -> TorchKernel | str:
+        forward = Forward(program, example, any(self.dynamic))
+        return _kernel(self.traced_as(forward, example), self.forward) if forward.is_one else NO_ATTENTION
+
+
+class KeptDerivativeKernels(DerivativeKernels):
+    """The kernels of the derivative that take all results of the forward."""
+
+    kind, told_of = "derivative of what is kept", None
+    derivative = DerivativeOfKept
+
+    def kept(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
+        return results
+
+
+def _kernel(program: TorchProgram, forward: AttentionKernels, statistics: Sequence[int] = ()) -> TorchKernel | str:
+    """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`."""
+    left = why_left(program, statistics)
+    return left or TorchKernel.of_program(program, forward.target, forward.options)
+
+
+def _order(value: Any) -> tuple[int, ...]:
+    """The order in memory of the gradient of an input: the input's own, unless elements of it share memory."""
+    strides = [s if isinstance(s, int) else getattr(s.node, "hint", None) or 0 for s in value.stride()]
+    return order_of(value) if all(strides) else tuple(range(value.dim()))

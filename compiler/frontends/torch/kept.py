@@ -1,0 +1,240 @@
+"""What attention keeps of a call for its derivative: its output, and one or two numbers of each row of scores s.
+
+    p = exp2(s·log₂e − n), where n = m·log₂e + log₂ l          dv = pᵀ·g
+    m is the largest s, l the sum of exp(s − m)                ds = p·(g·vᵀ − Σ_c g·o)
+
+So the derivative has no attention in it whose output o or whose statistics it would need first. From ds it goes back
+through what makes the scores as torch's autograd does.
+
+Where scores may be low numbers of a mask, log₂ l is nothing beside m·log₂e: there two numbers are kept, m and 1/l.
+Rows that are masked as a whole by −∞ have no probabilities: n is ∞, and 1/l is 0.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+
+from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
+
+aten = torch.ops.aten
+PRODUCTS = (PRODUCT, aten.bmm.default)
+SOFTMAXES = (aten._softmax.default, aten._safe_softmax.default)
+CASTS = (aten._to_copy.default, aten.clone.default, aten.alias.default)
+RESHAPES = (
+    *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default),
+    *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
+)
+VIEWS = (*CASTS, *RESHAPES, aten.permute.default, aten.transpose.int)
+FILLED = {aten.full.default: 1, aten.full_like.default: 1, aten.scalar_tensor.default: 0}  # where the number stands
+BY_NUMBERS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
+LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
+LOG2_E = math.log2(math.e)
+
+
+class Forward(OfProgram):
+    """The result of `program`, and what is kept of each row of scores, if it is one attention (`is_one`)."""
+
+    is_one = False
+
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        attention = _attention(interpreter, values)
+        self.is_one = attention is not None
+
+        def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            if attention is None:
+                return ()
+            with KeptWhole():
+                env, (result,) = attention.run(tensors)
+                return (result, *attention.rows(env[attention.scores]))
+
+        return traced(forward, [*filter(is_tensor, values)])
+
+
+class DerivativeOfKept(Derivative):
+    """The derivative of what `Forward` is of, from its inputs, its results and the gradient of the first of these;
+    nothing is `given` where it is no attention."""
+
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        attention = _attention(interpreter, values)
+        if attention is None:
+            return traced(lambda *tensors: (), [*filter(is_tensor, values)])
+        env, (result,) = attention.run([*filter(is_tensor, values)])
+        self.given = [*map(like, (result, *attention.rows(env[attention.scores]), result))]
+
+        def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            inputs, wanted = self.leaves(values, tensors)
+            with differentiating():
+                env, _ = attention.run([*filter(is_tensor, inputs)])
+                of_scores, of_values = attention.gradients(env, *tensors[-len(self.given) :])
+                pairs = ((env[attention.scores], of_scores), (env[attention.values], of_values))
+                ends, theirs = zip(*((end, g) for end, g in pairs if end.requires_grad), strict=True)
+                return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+
+        return traced(gradients, [*filter(is_tensor, values), *self.given])
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """What `module` computes of tensors: a softmax of `scores`, its probabilities seen through views and casts times
+    `values`, and the product seen `through` others."""
+
+    module: torch.fx.GraphModule
+    softmax: Node
+    weights: list[Node]
+    product: Node
+    through: list[Node]
+
+    @property
+    def scores(self) -> Node:
+        return self.softmax.all_input_nodes[0]
+
+    @property
+    def values(self) -> Node:
+        return self.product.args[1]  # type: ignore[return-value]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[dict[Node, Any], tuple[torch.Tensor, ...]]:
+        """What its nodes are on these tensors, and the result."""
+        interpreter = torch.fx.Interpreter(self.module, garbage_collect_values=False)
+        results = interpreter.run(*tensors)
+        return interpreter.env, results
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether scores are −∞, or made of one product and of no large number."""
+        node = self.scores
+        while node.target not in PRODUCTS:
+            if not isinstance(below := _below(node), Node):
+                return False
+            node = below
+        return True
+
+    def rows(self, scores: torch.Tensor) -> list[torch.Tensor]:
+        """What is kept of each row."""
+        wide = _wide(scores)
+        largest = wide.amax(-1, keepdim=True)
+        largest = torch.where(largest == -math.inf, 0, largest)
+        total = torch.exp(wide - largest).sum(-1)
+        largest = largest.squeeze(-1)
+        if self.is_plain:
+            return [torch.where(total == 0, math.inf, largest * LOG2_E + torch.log2(total))]
+        return [largest, torch.where(total == 0, 0, 1 / total)]
+
+    def probabilities(self, scores: torch.Tensor, rows: Sequence[torch.Tensor]) -> torch.Tensor:
+        first, *others = (row.unsqueeze(-1) for row in rows)
+        if self.is_plain:
+            return torch.exp2(_wide(scores) * LOG2_E - first)
+        return torch.exp(_wide(scores) - first) * others[0]
+
+    @torch.no_grad()
+    def gradients(
+        self, env: dict[Node, Any], result: torch.Tensor, *rows_and_gradient: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of the scores and of the values, from what was kept and the gradient of the result."""
+        *rows, gradient = rows_and_gradient
+        scores, values = env[self.scores], env[self.values]
+        output = _before(self.through, env, result)
+        gradient = _before(self.through, env, gradient).to(env[self.product].dtype)
+        p = self.probabilities(scores, rows)
+        weights = p.to(env[self.softmax].dtype)
+        for node in self.weights:
+            weights = _again(node, env, weights)
+        of_values = torch.ops.attn_opt.matmul(weights.mT, gradient).sum_to_size(values.shape)
+        row_sums = (_wide(gradient) * _wide(output)).sum(-1, keepdim=True)
+        of_weights = _wide(torch.ops.attn_opt.matmul(gradient, values.mT)) - row_sums
+        return (p * _before(self.weights, env, of_weights)).to(scores.dtype), of_values
+
+
+def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Attention | None:
+    """The attention that a program is as a whole, if it is one; its products are ops of ours."""
+    places = [i for i, value in enumerate(values) if is_tensor(value)]
+
+    def forward(*tensors: torch.Tensor) -> Any:
+        inputs = list(values)
+        for i, tensor in zip(places, tensors, strict=True):
+            inputs[i] = tensor
+        with KeptWhole():
+            return interpreter.run(*inputs)
+
+    module = make_fx(forward)(*(values[i] for i in places))
+    module.graph.eliminate_dead_code()
+    ((result,),) = module.graph.output_node().args
+    product, through = _seen_through(result)
+    if product.target not in PRODUCTS:
+        return None
+    softmax, weights = _seen_through(product.args[0])
+    between = [softmax, *weights, product, *through]
+    if softmax.target not in SOFTMAXES or any(len(node.users) > 1 for node in between):
+        return None
+    rows, ends = softmax.meta["val"], product.meta["val"]
+    factor = product.args[0].meta["val"]
+    is_last = softmax.args[1] in (-1, rows.dim() - 1)
+    is_repeated = not statically_known_true(sym_eq(list(factor.shape[:-1]), list(ends.shape[:-1])))
+    return None if is_repeated or not is_last else _Attention(module, softmax, weights, product, through)
+
+
+def _seen_through(node: Any) -> tuple[Node, list[Node]]:
+    """What a node is views and casts of, and these, from the first one on."""
+    found: list[Node] = []
+    while node.target in VIEWS:
+        found.insert(0, node)
+        node = node.args[0]
+    return node, found
+
+
+def _below(node: Node) -> Any:
+    """What the scores that a node makes are made of, if that makes no large numbers."""
+    if node.target in (*VIEWS, aten.expand.default, aten.neg.default, aten.tanh.default):
+        return node.args[0]
+    if node.target in BY_NUMBERS:
+        is_small = isinstance(node.args[1], int | float) and abs(node.args[1]) < LARGEST_NUMBER
+        return node.args[0] if is_small and not node.kwargs else None
+    if node.target in (aten.masked_fill.Scalar, aten.masked_fill.Tensor):
+        return node.args[0] if _is_minus_infinity(node.args[2]) else None
+    if node.target is aten.where.self:
+        _, then, otherwise = node.args
+        if _is_minus_infinity(then):
+            return otherwise
+        return then if _is_minus_infinity(otherwise) else None
+    return None
+
+
+def _is_minus_infinity(value: Any) -> bool:
+    while isinstance(value, Node) and value.target in (*VIEWS, aten.expand.default):
+        value = value.args[0]
+    if isinstance(value, Node) and value.target in FILLED:
+        value = value.args[FILLED[value.target]]
+    return value == -math.inf
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _again(node: Node, env: dict[Node, Any], value: torch.Tensor) -> torch.Tensor:
+    """What the view or cast makes of `value`."""
+    target: Any = node.target
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: value if n is node.args[0] else env[n])
+    return target(*args, **kwargs)
+
+
+def _before(nodes: Sequence[Node], env: dict[Node, Any], value: torch.Tensor) -> torch.Tensor:
+    """What would be `value` after these views, in its type."""
+    for node in reversed(nodes):
+        if node.target is aten.permute.default:
+            order = [d % value.dim() for d in node.args[1]]  # type: ignore[union-attr]
+            value = value.permute([order.index(d) for d in range(value.dim())])
+        elif node.target is aten.transpose.int:
+            value = value.transpose(*node.args[1:])
+        elif node.target in RESHAPES:
+            value = value.reshape(env[node.args[0]].shape)  # type: ignore[index]
+    return value
+
+
+__all__ = ["DerivativeOfKept", "Forward"]
