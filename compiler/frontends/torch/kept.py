@@ -146,7 +146,7 @@ class _Attention:
         for node in self.weights:
             weights = _again(node, env, weights)
         of_values = torch.ops.attn_opt.matmul(weights.mT, gradient).sum_to_size(values.shape)
-        row_sums = (_wide(gradient) * _wide(output)).sum(-1, keepdim=True)
+        row_sums = (_wide(gradient) * _wide(output)).sum(-1).unsqueeze(-1)
         of_weights = _wide(torch.ops.attn_opt.matmul(gradient, values.mT)) - row_sums
         return (p * _before(self.weights, env, of_weights)).to(scores.dtype), of_values
 
