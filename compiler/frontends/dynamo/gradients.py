@@ -69,4 +69,6 @@ class _Attention(torch.autograd.Function):
         for i, value in zip(ctx.places, saved, strict=False):
             inputs[i] = value
         kept = saved[len(ctx.places) :]
+        if gradient.stride(-1) != 1:  # as that of a sum, one number for all: kernels read dense rows
+            gradient = gradient.contiguous()
         return None, None, None, *ctx.derivative.gradients(inputs, ctx.threads, *kept, gradient)

@@ -163,6 +163,8 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
             return interpreter.run(*inputs)
 
     module = make_fx(forward)(*(values[i] for i in places))
+    for node in module.graph.find_nodes(op="call_function", target=aten._assert_tensor_metadata.default):
+        module.graph.erase_node(node)  # that torch.export writes for a cast: a second reader of a softmax
     module.graph.eliminate_dead_code()
     ((result,),) = module.graph.output_node().args
     product, through = _seen_through(result)
