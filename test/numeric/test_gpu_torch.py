@@ -333,7 +333,7 @@ def test_sizes_that_torch_takes_to_be_open():
     assert counts[1] > counts[0] and counts[-1] == counts[1]
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_gradients():
     """Those of a sum have no dense rows: a single number is expanded."""
     inputs = [x.requires_grad_() for x in tensors((2, 4, 64, 64), (2, 4, 64, 64), (2, 4, 64, 64))]
