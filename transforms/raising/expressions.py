@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...dialects.mlir import ir
+from ...dialects import build
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import FLOAT_CASTS
 from .indices import Index, Var
 
@@ -114,6 +115,11 @@ class Expressions:
 
     def add(self, a: Expr, b: Expr) -> Expr:
         return self.op("arith.addf", (a, b))
+
+    def compared(self, how: arith.CmpFPredicate | arith.CmpIPredicate, a: Expr, b: Expr) -> Expr:
+        """Whether that holds of a and b, which are floats or integers as `how` says: an i1."""
+        name = "arith.cmpf" if isinstance(how, arith.CmpFPredicate) else "arith.cmpi"
+        return self.op(name, (a, b), ir.IntegerType.get_signless(1), (("predicate", build.i64_attribute(int(how))),))
 
     def negation(self, condition: Expr) -> Expr:
         """not `condition`, an i1."""

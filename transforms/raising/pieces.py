@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..linear import DYNAMIC
 from .expressions import Expr, Expressions
@@ -123,9 +122,7 @@ def inserted_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...
 
 
 def _compared(make: Expressions, predicate: arith.CmpIPredicate, index: Expr, bound: int) -> Expr:
-    number = build.i64_attribute(int(predicate))
-    compared = (index, make.const(bound, ir.IndexType.get()))
-    return make.op("arith.cmpi", compared, ir.IntegerType.get_signless(1), (("predicate", number),))
+    return make.compared(predicate, index, make.const(bound, ir.IndexType.get()))
 
 
 def _without_steps(tracer: Tracer, expr: Expr, in_steps: dict[Var, tuple[Index, int]]) -> Expr:

@@ -308,10 +308,7 @@ class _Rebuilder:
         return (make.element(found, at),)
 
     def _compared(self, how: arith.CmpFPredicate, expr: Expr, other: Expr | float) -> Expr:
-        predicate = build.i64_attribute(int(how))
-        flag = ir.IntegerType.get_signless(1)
-        other = other if isinstance(other, Expr) else self.make.const(other)
-        return self.make.op("arith.cmpf", (expr, other), flag, (("predicate", predicate),))
+        return self.make.compared(how, expr, other if isinstance(other, Expr) else self.make.const(other))
 
     def _zero_unless_number(self, tested: Expr, expr: Expr) -> Expr:
         is_number = self._compared(arith.CmpFPredicate.OEQ, tested, tested)

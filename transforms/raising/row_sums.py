@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..graph import erase_with_producers
 from .contraction import Contraction, contraction_at
@@ -164,7 +163,6 @@ def _emitted(
 
 def _unless_zero(tracer: Tracer, divisor: Expr) -> Expr:
     """The divisor, ∞ for 0: of rows that are masked as a whole, whose output is 0."""
-    make, flag = tracer.make, ir.IntegerType.get_signless(1)
-    predicate = (("predicate", build.i64_attribute(int(arith.CmpFPredicate.OEQ))),)
-    is_zero = make.op("arith.cmpf", (divisor, make.const(0.0)), flag, predicate)
+    make = tracer.make
+    is_zero = make.compared(arith.CmpFPredicate.OEQ, divisor, make.const(0.0))
     return make.op("arith.select", (is_zero, make.const(math.inf), divisor))
