@@ -99,9 +99,8 @@ def choose_hopper_tile_sizes(
         added = [v for v in planes if isinstance(v.type.element_type, ir.FloatType)]
         shared = _shared_loops(attention, extents) if added else []
         many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD and not _uses_functions(attention)
-        many = many or (
-            attention.softmax is None and not planes
-        )  # of rows of a softmax, which are keys in its derivative
+        # What is added of keys alone are statistics of rows, which are keys in the derivative of a softmax.
+        many = many or (attention.softmax is None and not planes)
         wide = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if many else []
         sizes, order = _choose_fastest(attention, multiprocessors, wide, small)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0

@@ -184,9 +184,9 @@ def is_read_as_column(load: ir.Operation) -> bool:
     return any(True for _ in load.results[0].uses) and _goes_to(load, "column")
 
 
-def _goes_to(load: ir.Operation, *layouts: str) -> bool:
+def _goes_to(load: ir.Operation, layout: str) -> bool:
     users = [use.owner.operation for use in load.results[0].uses]
-    return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) in layouts for o in users)
+    return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) == layout for o in users)
 
 
 def _goes_to_registers(load: ir.Operation) -> bool:

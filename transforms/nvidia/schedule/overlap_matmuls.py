@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -10,7 +9,7 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import WaitMatmulsOp, layout_of
 from ...attention import is_matmul
 from ...copying import copy_needed
-from ...graph import operands_with_captures
+from ...graph import dependents
 from ...passes import Pass, option, remark
 from ...rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
 from ..marks import ASYNC
@@ -98,7 +97,7 @@ class _Plan:
         if any(o.operands[0].type.element_type.width > 16 for o in matmuls):  # wgmma's; others are not asynchronous
             return None
         *firsts, second = matmuls
-        if any(_depends(ops, one, other) for one in firsts for other in firsts if one != other):
+        if any(one != other and one in dependents(other) for other in firsts for one in firsts):
             return None
         right = defining_op(second.operands[1])
         if right is not None and right.name == "tile.convert_layout":  # computed: there is one buffer for it
@@ -216,9 +215,9 @@ class _Plan:
         packed = packing is not None and packing.name == "tile.convert_layout" and is_inside(packing, self.loop)
         ops = [op for op in ops_of(body)[:-1] if op not in late and not (packed and op == packing)]
         last = ops.index(self.firsts[-1]) + 1
-        after = [op for op in ops[:last] if op not in self.firsts and any(_depends(ops, op, f) for f in self.firsts)]
+        made_of_firsts = set[ir.Operation]().union(*map(dependents, self.firsts)) - {*self.firsts}
         for op in ops[:last]:
-            if op not in after:
+            if op not in made_of_firsts:
                 copy_op(op, values)
         for first in self.firsts:
             values[first.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
@@ -230,7 +229,7 @@ class _Plan:
                 copy_needed(other.results[0], values, self._is_inside)
         for first in self.firsts:
             values[first.results[0]] = _wait(values[first.results[0]], 1)
-        for op in [*after, *ops[last:]]:
+        for op in [*(op for op in ops[:last] if op in made_of_firsts), *ops[last:]]:
             if not (op.results and all(r in values for r in op.results)):
                 copy_op(op, values)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
@@ -239,17 +238,6 @@ class _Plan:
         accumulator = values[self.second.operands[2]]
         new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
-
-
-def _depends(ops: Sequence[ir.Operation], op: ir.Operation, on: ir.Operation) -> bool:
-    """Whether `op` is computed from what `on` gives, in one iteration of the loop whose ops these are."""
-    reached = set(on.results)
-    for other in ops[ops.index(on) + 1 :]:
-        if any(v in reached for v in operands_with_captures(other)):
-            if other == op:
-                return True
-            reached.update(other.results)
-    return False
 
 
 def _is_staged_operand(op: ir.Operation) -> bool:
