@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...diagnostics import user_error
+from .casts import forget_asserts
 
 aten = torch.ops.aten
 # What does the same to both parts.
@@ -35,6 +36,7 @@ def split(graph: torch.fx.Graph) -> None:
     """Rewrites all of `graph` that this knows; complex values that no one reads go, others stay to be refused."""
     if not any(_is_complex(node) for node in graph.nodes):
         return
+    forget_asserts(graph)
     splitter = _Splitter(graph)
     for node in list(graph.nodes):
         splitter.visit(node)
@@ -67,8 +69,6 @@ class _Splitter:
                     f"results that are complex are not supported, such as '{found[0].name}'; "
                     "return torch.view_as_real of it, and call torch.view_as_complex on the kernel's result"
                 )
-        elif node.target is aten._assert_tensor_metadata.default:
-            self.graph.erase_node(node)
         elif node.op == "call_function" and (_is_complex(node) or any(n in self.pairs for n in node.all_input_nodes)):
             write = RULES.get(getattr(node.target, "overloadpacket", None))
             with self.graph.inserting_before(node):

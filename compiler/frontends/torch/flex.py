@@ -12,6 +12,8 @@ from torch._higher_order_ops.flex_attention import flex_attention as flex_attent
 from torch._higher_order_ops.flex_attention import math_attention
 from torch.export import Dim, ExportedProgram
 
+from .casts import forget_asserts
+
 
 def has_flex_attention(module: torch.nn.Module) -> bool:
     return any(
@@ -41,8 +43,7 @@ def _forget_blocks(graph: torch.fx.Graph) -> None:
         if node.target is flex_attention_op:
             *tables, mask_mod = node.args[4]
             node.update_arg(4, (*(None for _ in tables), mask_mod))
-        elif node.target is torch.ops.aten._assert_tensor_metadata.default:  # would keep them alive
-            graph.erase_node(node)
+    forget_asserts(graph)
     graph.eliminate_dead_code()
 
 

@@ -21,6 +21,7 @@ from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
+from ....transforms.raising.given_rows import LARGEST_NUMBER
 from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
 
 aten = torch.ops.aten
@@ -34,7 +35,6 @@ RESHAPES = (
 VIEWS = (*CASTS, *RESHAPES, aten.permute.default, aten.transpose.int)
 FILLED = {aten.full.default: 1, aten.full_like.default: 1, aten.scalar_tensor.default: 0}  # where the number stands
 BY_NUMBERS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
-LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
 LOG2_E = math.log2(math.e)
 
 
@@ -163,8 +163,6 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
             return interpreter.run(*inputs)
 
     module = make_fx(forward)(*(values[i] for i in places))
-    for node in module.graph.find_nodes(op="call_function", target=aten._assert_tensor_metadata.default):
-        module.graph.erase_node(node)  # that torch.export writes for a cast: a second reader of a softmax
     module.graph.eliminate_dead_code()
     ((result,),) = module.graph.output_node().args
     product, through = _seen_through(result)

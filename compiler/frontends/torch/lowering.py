@@ -36,6 +36,7 @@ from . import scalars as torch_scalars
 from . import shapes as torch_shapes
 from . import sinks as torch_sinks
 from . import unsigned as torch_unsigned
+from .casts import forget_asserts
 from .decompositions import decompositions
 from .transforms import levels_kept, refuse_tangents
 
@@ -72,13 +73,8 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse_other_shapes(program.graph_module.graph)
     refuse_tangents(program.graph_module.graph, WAY_OUT)
     program = without_flex_attention(program)
-    try:
-        with warnings.catch_warnings(), levels_kept(), torch_shapes.views_as_reshapes(program.graph_module):
-            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            with _no_collections(), _ops_found_once():
-                program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
-    except Exception as error:
-        raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
+    with torch_shapes.views_as_reshapes(program.graph_module), _decomposing():
+        program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     graph = program.graph_module.graph
     torch_complex.split(graph)
     _refuse(graph)
@@ -114,10 +110,18 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     error where there is no way."""
     from .flex import without_flex_attention
 
+    with _decomposing():
+        program = without_flex_attention(program).run_decompositions({})
+    forget_asserts(program.graph)
+    return program
+
+
+@contextlib.contextmanager
+def _decomposing() -> Iterator[None]:
     try:
         with warnings.catch_warnings(), levels_kept(), _no_collections(), _ops_found_once():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            return without_flex_attention(program).run_decompositions({})
+            yield
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
 
