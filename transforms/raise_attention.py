@@ -78,9 +78,9 @@ class RaiseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        progress = Progress(sums)
-        self._sum_over_outputs(progress, Followers(op))
-        followers = Followers(op)  # of what is new, too
+        progress, followers = Progress(sums), Followers(op)
+        if self._sum_over_outputs(progress, followers):
+            followers = Followers(op)  # of what is new, too
         while progress.candidates:
             candidate = progress.candidates.pop(0)
             if ROOT in candidate.attributes or is_normal(candidate):
@@ -110,9 +110,10 @@ class RaiseAttention(Pass):
             reason = progress.reasons[candidate]
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
 
-    def _sum_over_outputs(self, progress: Progress, followers: Followers) -> None:
+    def _sum_over_outputs(self, progress: Progress, followers: Followers) -> bool:
         """Makes sums over rows of probabilities times products sums over the outputs of attentions (row_sums.py), which
-        are candidates in their place."""
+        are candidates in their place; whether there are any."""
+        is_any = False
         for op in list(progress.candidates):
             found = over_outputs(op) if op in progress.candidates and op in followers else None
             if found is not None:
@@ -120,6 +121,8 @@ class RaiseAttention(Pass):
                 op.results[0].replace_all_uses_with(value)
                 progress.candidates.insert(progress.candidates.index(op), end)
                 progress.erase(op)
+                is_any = True
+        return is_any
 
     @staticmethod
     def _matched(ops: Sequence[ir.Operation], matched: Callable[[ir.Operation], Match | None]) -> list[Match]:

@@ -145,6 +145,41 @@ func.func @f(%q: tensor<5x4xf64>, %k: tensor<4x7xf64>, %v: tensor<7x4xf64>) -> t
     assert "linalg_ext.softmax" not in print_module(module)
 
 
+def test_many_ops_in_a_row_before_a_row_sum():
+    """The same of the sum that a softmax's derivative has."""
+    rows = "\n".join(f"%y{i + 1} = arith.addf %y{i}, %s : f64" for i in range(600))
+    text = f"""
+#rows = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @f(%e: tensor<5x7xf64>, %g: tensor<5x4xf64>, %v: tensor<4x7xf64>) -> tensor<5xf64> {{
+  %zero = arith.constant 0.0 : f64
+  %empty = tensor.empty() : tensor<5x7xf64>
+  %s0 = linalg.fill ins(%zero : f64) outs(%empty : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %p = linalg.softmax dimension(1) ins(%e : tensor<5x7xf64>) outs(%empty : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %dp = linalg.matmul ins(%g, %v : tensor<5x4xf64>, tensor<4x7xf64>) outs(%s0 : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %long = linalg.map ins(%p : tensor<5x7xf64>) outs(%empty : tensor<5x7xf64>) (%s: f64, %old: f64) {{
+    %y0 = arith.addf %s, %s : f64
+    {rows}
+    linalg.yield %y600 : f64
+  }}
+  %re = tensor.empty() : tensor<5xf64>
+  %r0 = linalg.fill ins(%zero : f64) outs(%re : tensor<5xf64>) -> tensor<5xf64>
+  %r = linalg.generic {{indexing_maps = [#rows, #rows, #row], iterator_types = ["parallel", "reduction"]}}
+      ins(%long, %dp : tensor<5x7xf64>, tensor<5x7xf64>) outs(%r0 : tensor<5xf64>) {{
+  ^bb0(%a: f64, %b: f64, %sum: f64):
+    %product = arith.mulf %a, %b : f64
+    %next = arith.addf %product, %sum : f64
+    linalg.yield %next : f64
+  }} -> tensor<5xf64>
+  return %r : tensor<5xf64>
+}}
+"""
+    with CONTEXT:
+        module, messages = raised(text)
+    assert messages == ["not raised to attention: hundreds of scalar ops in a row lead to it"]
+    assert "linalg_ext.softmax" not in print_module(module)
+
+
 # Softmax of 6 × 10 scores %s, with P as %p: what divides, and what is divided. %l is the sum of the exponentials %e.
 ROWS, SCORES = "tensor<6xf64>", "tensor<6x10xf64>"
 GRAPH = f"""

@@ -53,7 +53,7 @@ def over_outputs(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
                 value, end = _emitted(tracer, op, at, found)
         except SplitNeeded as split:
             at = split_variables(at, split)
-        except Unreadable:
+        except (Unreadable, RecursionError):  # hundreds of scalar ops in a row
             return None
         else:
             try:
