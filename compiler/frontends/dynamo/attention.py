@@ -50,7 +50,7 @@ class AttentionCall(torch.nn.Module):
         if self.numbers:
             arguments = tuple(torch.tensor(v) if i in self.numbers else v for i, v in enumerate(inputs))
         result = self.attended(arguments, 1 if work < FLOPS_TO_SHARE else None)
-        return self.part(*inputs) if result is None else result.permute(self.inverse)
+        return self.part(*inputs) if result is None else permuted(result, self.inverse)
 
     def attended(self, inputs: Sequence[Any], threads: int | None) -> torch.Tensor | None:
         """The kernel's result, its dimensions as they lie in memory; None if torch is to compute it."""
@@ -124,6 +124,11 @@ class _Reordered(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         return self.part(*inputs).permute(self.order).contiguous()
+
+
+def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """The tensor with its dimensions in that order; itself where they are, with no view that autograd goes through."""
+    return tensor if list(order) == list(range(len(order))) else tensor.permute(order)
 
 
 def inverse(order: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from ..torch.derivatives import Derivative, without_autocast
 from ..torch.kept import DerivativeOfKept, Forward
 from ..torch.tracing import TorchKernel, TorchProgram, as_torch
-from .attention import AttentionKernels, inverse, why_left
+from .attention import AttentionKernels, inverse, permuted, why_left
 from .kernel import NO_ATTENTION, Kernels, order_of
 
 
@@ -54,14 +54,16 @@ class DerivativeKernels(_Following):
     def kept(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
         return []
 
-    def gradients(self, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor) -> list[Any]:
+    def gradients(
+        self, kernel: TorchKernel, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor
+    ) -> list[Any]:
         """The gradient of each input, None where it needs none."""
         found: list[Any] = [None] * len(inputs)
-        results = self.run(inputs, threads, *others)
+        results = self.called(kernel, inputs, threads, *others)
         if results is None:
             raise RuntimeError("attention has a kernel, but none of its derivative for other sizes of inputs")
         for i, result, order in zip(self.needed, results, self.inverses, strict=True):
-            found[i] = as_torch(result).permute(order)
+            found[i] = permuted(as_torch(result), order)
         return found
 
     def following(self, program: ExportedProgram, example: Sequence[Any]) -> TorchKernel | str:

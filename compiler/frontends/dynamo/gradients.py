@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..torch.tracing import as_torch
+from ..torch.tracing import TorchKernel, as_torch
 from .attention import AttentionCall
 from .derivatives import DerivativeKernels, KeepingKernels, KeptDerivativeKernels
 from .kernel import Kernels
 
 Pair = tuple[Kernels, DerivativeKernels]  # the kernels forward and backward
+Found = tuple[tuple[Kernels, TorchKernel], tuple[DerivativeKernels, TorchKernel]]  # … and those for some inputs
 
 
 class DifferentiableCall(AttentionCall):
@@ -29,21 +30,46 @@ class DifferentiableCall(AttentionCall):
         super().__init__(*arguments)
         self.keeping = KeepingKernels(self.kernels) if keeps else None
         self.pairs: dict[tuple[int, ...], list[Pair]] = {}  # by the inputs that need gradients, the best one first
+        self.found: dict[Any, Found | None] = {}  # by these, and what kernels for inputs depend on
 
     def attended(self, inputs: Sequence[Any], threads: int | None) -> torch.Tensor | None:
         needed = tuple(i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and v.requires_grad)
         if not needed or not torch.is_grad_enabled():
             return super().attended(inputs, threads)
+        found = self._kernels_of(needed, inputs)
+        if found is None:
+            return None
+        (forward, kernel), (derivative, backward) = found
+        results = forward.called(kernel, inputs, threads)
+        if results is None:
+            return None
+        return _Attention.apply([*map(as_torch, results)], derivative, backward, threads, *inputs)
+
+    def _kernels_of(self, needed: tuple[int, ...], inputs: Sequence[Any]) -> Found | None:
+        """The best pair that there are kernels of for such inputs; looked for anew where sizes are open."""
+        kind = needed, self.kernels.key(inputs)
+        if kind not in self.found:
+            found = self._best(needed, inputs)
+            if any(self.kernels.symbols):
+                return found
+            self.found[kind] = found
+        return self.found[kind]
+
+    def _best(self, needed: tuple[int, ...], inputs: Sequence[Any]) -> Found | None:
         if needed not in self.pairs:
             self.pairs[needed] = [*self._pairs(needed)]
         for forward, derivative in self.pairs[needed]:
-            # Of the first pair it is the derivative that may be none.
-            pair = (derivative, forward) if forward is self.keeping else (forward, derivative)
-            if any(kernels.of(inputs) is None for kernels in pair):
-                continue
-            results = forward.run(inputs, threads)
-            if results is not None:
-                return _Attention.apply([*map(as_torch, results)], derivative, threads, *inputs)
+            ends: list[Kernels] = [forward, derivative]
+            if forward is self.keeping:  # of this pair it is the derivative that may be none
+                ends.reverse()
+            of: dict[Kernels, TorchKernel] = {}
+            for end in ends:
+                kernel = end.of(inputs)
+                if kernel is None:
+                    break
+                of[end] = kernel
+            else:
+                return (forward, of[forward]), (derivative, of[derivative])
         return None
 
     def _pairs(self, needed: tuple[int, ...]) -> Iterator[Pair]:
@@ -54,9 +80,11 @@ class DifferentiableCall(AttentionCall):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, results: list[torch.Tensor], derivative: Any, threads: int | None, *inputs: Any) -> Any:
+    def forward(
+        ctx: Any, results: list[torch.Tensor], derivative: Any, kernel: Any, threads: int | None, *inputs: Any
+    ) -> Any:
         """The result, which is in a list so that torch does not take it for an input."""
-        ctx.derivative, ctx.threads = derivative, threads
+        ctx.derivative, ctx.kernel, ctx.threads = derivative, kernel, threads
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in inputs]
         ctx.places = [i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)]
         ctx.save_for_backward(*(inputs[i] for i in ctx.places), *derivative.kept(results))
@@ -71,4 +99,4 @@ class _Attention(torch.autograd.Function):
         kept = saved[len(ctx.places) :]
         if gradient.stride(-1) != 1:  # as that of a sum, one number for all: kernels read dense rows
             gradient = gradient.contiguous()
-        return None, None, None, *ctx.derivative.gradients(inputs, ctx.threads, *kept, gradient)
+        return None, None, None, None, *ctx.derivative.gradients(ctx.kernel, inputs, ctx.threads, *kept, gradient)

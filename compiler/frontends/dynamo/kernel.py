@@ -57,8 +57,12 @@ class Kernels:
     def run(self, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor) -> list[Any] | None:
         """The kernel's results on the inputs, and on others whose kind these tell; None if there is no kernel."""
         kernel = self.of(inputs)
-        if kernel is None:
-            return None
+        return None if kernel is None else self.called(kernel, inputs, threads, *others)
+
+    def called(
+        self, kernel: TorchKernel, inputs: Sequence[Any], threads: int | None, *others: torch.Tensor
+    ) -> list[Any] | None:
+        """The same with the kernel `of` the inputs at hand."""
         try:
             return kernel.run(kernel.bind(kernel.program.arguments((*inputs, *others))), threads)
         except DiagnosedError as error:
