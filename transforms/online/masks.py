@@ -206,13 +206,19 @@ class TileMasks(DeadTiles):
         locals_ = [atom for atom in used if atom is not None]
         return len(set(locals_)) == len(locals_)
 
+    def _is_of_many(self, loops: Sequence[Index]) -> bool:
+        """Whether an op has as many elements as the tile. Those of a vector, such as a guard of each row's statistics,
+        take less time than a test of each tile would."""
+        return sum(at.is_value for at in loops) >= sum(size != [Index(1)] for size in self._sizes)
+
     def _decide(self, user: ir.Operation, number: int, wanted: bool, scalar: Scalar) -> bool:
         """Notes where the operand is `wanted`; of a condition of which that is unknown, where its known parts are."""
         at = scalar.operand(number)
         truth = self._live_at.truth(at)
         where = truth.always if wanted else truth.never
         if where and self._is_of_whole_tile(user, scalar.loops):
-            self._conditions.append(Decided(user, number, wanted, where))
+            if where.tiles or self._is_of_many(scalar.loops):
+                self._conditions.append(Decided(user, number, wanted, where))
             return True
         followed = follow(at)
         op = defining_op(followed.value) if followed is not None else None
