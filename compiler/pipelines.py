@@ -46,6 +46,7 @@ DEALLOCATION = [
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 BUSY_ROWS = 64  # and more, and a block computes for longer than it reads keys and values
+SIBLINGS_COLUMNS = 384  # of all products of two nests in one, a register for two of which threads have
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
@@ -151,6 +152,7 @@ def cpu(
         "check-calls",
         "name-functions",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True, canonicalizing=ONCE),
+        "fuse-siblings",  # once it is settled which of their tiles loops skip
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
@@ -167,6 +169,7 @@ def cpu(
         "drop-results",
         "drop-units{last=1}",
         "fuse-elements{all=1}",
+        "share-elements",  # after it, which computes elements where they are read
         "fuse-rows",
         "parallel-loops",
         f"widen-tiles{{{of_matrix}}}",
@@ -285,6 +288,7 @@ def nvidia(
         "round-probabilities",
         # Its parallel loops become the grid. A test of each tile would have to be the same for a whole block.
         *online(parts, multiprocessors, tests=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
+        f"fuse-siblings{{sums=1 most-columns={SIBLINGS_COLUMNS}}}",
         "linalg-generalize-named-ops",
         "widen-sums{products=1}",
         "gather-windows{tiles=1}",
@@ -324,6 +328,7 @@ def nvidia(
         "cse",
         f"widen-operands{{native={int(copy_engine)}}}",
         f"assign-layouts{{left-columns={128 if copy_engine else 0}}}",
+        "share-elements",  # after it, which gives each op tiles of vectors of its own
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
         *(
@@ -337,6 +342,7 @@ def nvidia(
                 "join-loops",
                 "reverse-keys",
                 "overlap-matmuls",
+                "delay-waits",
                 "canonicalize",
                 "cse",
                 *(["keep-maximum"] if keep_maximum else []),

@@ -9,7 +9,7 @@ from itertools import filterfalse
 from typing import TypeAlias
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import all_parallel
+from ..dialects.tiling.structured import all_parallel, iterator_types
 from .attention import (
     LEFT,
     PARALLEL,
@@ -31,11 +31,13 @@ from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
 from .separate_scores import separate_scores
+from .siblings import of_sibling, siblings
 from .stops import warn_of_idle_stops
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tiling_remarks import TilingRemark
 
-Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
+Tiles: TypeAlias = tuple[list[int], list[int]]  # their sizes, and the order of the loops
+Choice: TypeAlias = Callable[[Attention, bool], Tiles]  # whether its loops will be one with a sibling's
 STOP = "__stop__"
 WHOLE = ("tensor.reshape",)  # no tile of what they give is made of a tile
 NO_ATTENTION = "no attention was found"  # how the warning begins
@@ -62,7 +64,8 @@ class FuseAttention(Pass):
     marked roots in them. Producers from ops marked ``__stop__`` on stay outside; of a mark that no root depends on a
     warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
     values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
-    where that pays (``nvidia/kernels/producers.py``). Outer parallel loops are marked ``__byteir_parallel__``.
+    where that pays (``nvidia/kernels/producers.py``). Those whose loops can be one afterwards (``fuse-siblings``) have
+    the same sizes. Outer parallel loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -105,19 +108,22 @@ class FuseAttention(Pass):
                     "linalg_ext.softmax: other forms become that by raise-attention)",
                 )
             return
+        groups: list[list[Attention]] = []
         if not marked:
+            groups = siblings([one for one in everywhere if not _is_empty(one)])
             separate_scores(everywhere)
         stops = marked_ops(op, STOP)
         warn_of_idle_stops(stops, roots)
         lift_sizes(op)
         read_sizes(op)
+        tiles = _tiles_of_siblings([[one.root for one in group] for group in groups], choice)
         for root in roots:
             attention = attention_at(root)  # anew: another one may have taken along what this one had in common with it
             if attention is None and not marked:
                 remark(root, "attention is left as it is: its scores are part of another one's loops")
                 continue
             tiling_remark = TilingRemark.of(root)
-            sizes, order = self._chosen(root, attention, choice)
+            sizes, order = self._chosen(root, attention, choice, tiles.get(root))
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             if machine != "cpu" and attention is not None and not marked:
                 from .nvidia.kernels.producers import computed_before
@@ -131,7 +137,7 @@ class FuseAttention(Pass):
     def _choice(self, machine: str, op: ir.Operation) -> Choice:
         """The rule by which tile sizes are chosen for a machine."""
         if machine == "cpu":
-            return choose_tile_sizes
+            return lambda attention, together: choose_tile_sizes(attention)
         # For CPUs not imported: 20 files.
         from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 
@@ -141,10 +147,10 @@ class FuseAttention(Pass):
             raise PassError(f"machine: {error}; or cpu", op) from None
         if gpu.is_hopper:
             return functools.partial(choose_hopper_tile_sizes, multiprocessors=self.multiprocessors)
-        return lambda attention: choose_gpu_tile_sizes(attention, gpu.shared_memory)
+        return lambda attention, together: choose_gpu_tile_sizes(attention, gpu.shared_memory)
 
-    def _chosen(self, root: ir.Operation, attention: Attention | None, choice: Choice) -> tuple[list[int], list[int]]:
-        """The tile sizes and the order of the loops."""
+    def _chosen(self, root: ir.Operation, attention: Attention | None, choice: Choice, tiles: Tiles | None) -> Tiles:
+        """The tile sizes and the order of the loops; of a sibling `tiles`, if none are given."""
         sizes, order = list(self.tile_sizes), list(self.tile_interchange)
         if not sizes:
             if attention is None:
@@ -153,9 +159,29 @@ class FuseAttention(Pass):
                     "for which they could be chosen; give tile-sizes",
                     root,
                 )
-            sizes, chosen = choice(attention)
+            sizes, chosen = tiles or choice(attention, False)
             order = order or chosen
+        if attention is not None:  # of loops that no size is given for
+            sizes += [0] * (len(iterator_types(root)) - len(sizes))
         return sizes, order
+
+
+def _tiles_of_siblings(groups: Sequence[Sequence[ir.Operation]], choice: Choice) -> dict[ir.Operation, Tiles]:
+    """Tile sizes and the order of the loops, by roots: of all in a group as of the first, so that their loops can be
+    one (``fuse-siblings``)."""
+    found: dict[ir.Operation, Tiles] = {}
+    for group in groups:
+        attentions = [one for one in map(attention_at, group) if one is not None]
+        if not attentions:
+            continue
+        first = attentions[0]
+        sizes, order = choice(first, True)
+        for one in attentions:
+            moved = [0] * len(sizes)
+            for loop, size in zip(of_sibling(range(len(sizes)), first, one), sizes, strict=True):
+                moved[loop] = size
+            found[one.root] = moved, of_sibling(order, first, one)
+    return found
 
 
 def _is_turned(attention: Attention) -> bool:

@@ -1,14 +1,19 @@
-"""Derivatives of attention: four loop nests, none of which has scores in memory, against float64."""
+"""Derivatives of attention: three loop nests, none of which has scores in memory, against float64."""
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile
+from attn_opt.compiler import compile, pass_manager
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+from attn_opt.transforms.attention import find_attention
+from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
+from attn_opt.transforms.siblings import of_sibling, siblings
 from derivative_graphs import Case
 from gpu_modules import run_module
 from harness import crossed, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probability_graphs import SIZES, TOLERANCE
+from probability_graphs import SIZES, TOLERANCE, Graph
 
 WAYS, MASKS, MODIFIED = ["torch", "jax"], ["", "causal", "loaded"], ["", "capped", "dropped"]
 LARGE = {"h": 2, "m": 130, "k": 200, "d": 20, "n": 36}
@@ -61,3 +66,60 @@ def test_on_a_gpu(way, masked, modified, arch):
     found = run_module(text, [np.asarray(x, bool if x.dtype == bool else np.float64) for x in inputs], arch=arch)
     for one, wanted in zip(found, case.expected(inputs), strict=True):
         assert relative_error(one, wanted) < TOLERANCE["bf16"]
+
+
+@pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_keys_and_values_have_one_loop_nest(way, masked, modified, target):
+    text, _ = Case(LARGE, "bf16", way, masked, modified).graph()
+    # On a CPU tiles whose probabilities are all dropped are skipped, for values alone.
+    have_one = modified != "dropped" or target == "nvidia"
+    assert compile(text, target=target).explain().count("fuse-siblings: ") == have_one
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "masked", "modified", "expected"),
+    [
+        ({"d": 64, "n": 64}, "bf16", "", "", [1, 128, 0, 64]),
+        ({"d": 64, "n": 40}, "bf16", "causal", "capped", [1, 128, 0, 64]),
+        ({"d": 80, "n": 128}, "bf16", "causal", "", [1, 128, 0, 64]),
+        ({"d": 64, "n": 64, "h": 2}, "bf16", "", "", [1, 64, 0, 64]),  # so few tiles that halves take less time
+        ({"d": 64, "n": 64}, "f32", "", "", [1, 64, 0, 64]),
+    ],
+    ids=str,
+)
+def test_tiles_of_siblings_on_hopper(sizes, kind, masked, modified, expected):
+    context = make_context()
+    with context:
+        text, _ = Case({"h": 64, "m": 1024, "k": 1024, **sizes}, kind, "torch", masked, modified).graph()
+        module = parse_module(text, "test.mlir", context)
+        pass_manager.run(["raise-attention"], module)
+        (group,) = siblings(find_attention(module.operation))
+        first, second = group
+        chosen, order = choose_hopper_tile_sizes(first, together=True)
+        assert chosen == expected
+        assert of_sibling(order, first, second) == order
+
+
+def test_wide_heads_have_loop_nests_of_their_own_on_gpus():
+    text, _ = Case({"h": 2, "m": 256, "k": 256, "d": 256, "n": 256}, "bf16").graph()
+    assert "fuse-siblings" not in compile(text, target="nvidia").explain()
+    assert "fuse-siblings" in compile(text).explain()
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_two_values_with_one_softmax(target):
+    """On a CPU in one loop nest; on GPUs there are no registers for two sums beside an online softmax."""
+    g = Graph("f32", SIZES)
+    q, k, v, w = (g.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn"), ("w", "hkn")))
+    p = (g.softmax("p", g.scores("s", q, k)), "hmk", "f32")
+    outputs = [g.matmul(f"o_{name}", p, (of, "hkn", "f32"), "hmn", "k") for name, of in (("v", v), ("w", w))]
+    text, inputs = g.function_of(dict.fromkeys(outputs, "hmn")), g.inputs()
+    kernel = compile(text, target=target)
+    assert kernel.explain().count("fuse-siblings: ") == (target == "cpu")
+    given = [np.asarray(x, np.float64) for x in inputs]
+    found = kernel(*inputs) if target == "cpu" else run_module(text, given)
+    scores = np.einsum("hmd,hkd->hmk", *given[:2]) / 4
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    for one, values in zip(found, given[2:], strict=True):
+        assert relative_error(one, weights / weights.sum(-1, keepdims=True) @ values) < TOLERANCE["f32"]

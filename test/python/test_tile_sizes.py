@@ -1,7 +1,7 @@
 """Tile sizes by what multiplies, the caches, and whether scores are masked."""
 
 import pytest
-from attn_opt.compiler import pass_manager
+from attn_opt.compiler import compile, pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
@@ -228,3 +228,10 @@ def test_warpgroups_ask_for_no_more_registers_than_the_launch_gave(warpgroups):
 def test_streamed_keys(monkeypatch, fields, keys):
     decoding = {"queries": 1, "heads": 32, "heads_kv": 8, "head_size": 128}
     assert sizes(monkeypatch, "none", **{**decoding, **fields})[-1] == keys
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_loops_without_a_size_are_not_tiled(target):
+    text = Attention(batch=2, queries=64, keys=64, head_size=32).text()
+    for given in ([1, 1], [1, 1, 16], [1, 1, 64, 0, 32]):
+        compile(text, target=target, tile_sizes=given)

@@ -31,6 +31,9 @@ itself takes registers, unless it changes with keys alone; but where it comes th
 same tiles, of 112 keys from head dimension 65 on: rows take 16 bytes more. Batch entries and heads that share a bias
 are the innermost loop of the grid, so that it comes from memory once for all of them. Where enough of them do, rows
 that are not aligned will be (``align-rows``).
+
+Siblings, such as the derivatives by keys and by values, whose loops become one up to head dimension 128
+(``fuse-siblings``), have 128 rows and 64 columns, so that registers hold two sums and two products.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ Tiles = tuple[tuple[int, int, int], ...]
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia-log.md).
 ANY_HEAD = 1 << 63  # more than a dimension can have
+MOST_TOGETHER = 128  # beyond, registers do not hold two products and two sums
 TILES_BY_HEAD = ((128, 64, 64), (ANY_HEAD, 128, 32))
 HELD_TILES_BY_HEAD = ((128, 64, 64), (256, 128, 32), (ANY_HEAD, 64, 16))  # where threads hold queries
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (ANY_HEAD, 64, 16))  # of f32: by what shared memory holds
@@ -68,6 +72,7 @@ MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 
 SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead
 SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 64))  # rows take 16 bytes more
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
+SIBLINGS_HOPPER_TILES_BY_HEAD = ((MOST_TOGETHER, 128, 64),)
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
 FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 MOST_ROWS = 64  # of few queries
@@ -78,9 +83,10 @@ AS_GOOD = 1.05  # so much longer than the fastest tiles take
 
 
 def choose_hopper_tile_sizes(
-    attention: Attention, multiprocessors: int = MULTIPROCESSORS
+    attention: Attention, together: bool = False, multiprocessors: int = MULTIPROCESSORS
 ) -> tuple[list[int], list[int]]:
-    """The same, for an architecture with a copy engine, and so many multiprocessors."""
+    """The same, for an architecture with a copy engine, and so many multiprocessors. `together`: its loops will be one
+    with a sibling's."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = _extents(attention.root)
@@ -93,6 +99,8 @@ def choose_hopper_tile_sizes(
         return _choose_few(attention, others, multiprocessors)
     if not aligned or (eight_bits and _head_size(attention) > MOST_WIDENED):
         return _choose_general(attention)
+    if together and _head_size(attention) <= MOST_TOGETHER:
+        return _choose_fastest(attention, multiprocessors, [], SIBLINGS_HOPPER_TILES_BY_HEAD)
     if others:
         planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
         small = _small_tiles(attention, planes)
