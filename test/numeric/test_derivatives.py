@@ -1,5 +1,7 @@
 """Derivatives of attention: three loop nests, none of which has scores in memory, against float64."""
 
+import warnings
+
 import numpy as np
 import pytest
 from attn_opt.compiler import compile, pass_manager
@@ -105,6 +107,13 @@ def test_wide_heads_have_loop_nests_of_their_own_on_gpus():
     text, _ = Case({"h": 2, "m": 256, "k": 256, "d": 256, "n": 256}, "bf16").graph()
     assert "fuse-siblings" not in compile(text, target="nvidia").explain()
     assert "fuse-siblings" in compile(text).explain()
+
+
+def test_operands_of_wide_heads_fit_beside_masks_from_memory():
+    sizes = {"h": 32, "m": 1023, "k": 333, "d": 256, "n": 256}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that scores are kept in memory
+        compile(Case(sizes, "bf16", "jax", "causal", "dropped").graph()[0], target="nvidia")
 
 
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])

@@ -43,7 +43,7 @@ from collections.abc import Sequence
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from ..attention import Attention, contraction_loops
+from ..attention import Attention, contraction_loops, products_beside
 from ..extents import extent_of, static_extents
 from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
@@ -104,6 +104,8 @@ def choose_hopper_tile_sizes(
     if others:
         planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
         small = _small_tiles(attention, planes)
+        if planes and _head_size(attention) > MOST_TOGETHER and products_beside(attention):
+            return _choose(attention, ((ANY_HEAD, MOST_ROWS, MOST_ROWS),))  # operands of three products, and planes
         added = [v for v in planes if isinstance(v.type.element_type, ir.FloatType)]
         shared = _shared_loops(attention, extents) if added else []
         many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD and not _uses_functions(attention)
