@@ -6,7 +6,8 @@ from attn_opt.compiler import stats
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def fresh(monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")  # a kernel of another test's counts as compiled, and as a hit
     torch._dynamo.reset()
     with torch.no_grad():
         yield
