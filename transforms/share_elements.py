@@ -104,9 +104,9 @@ def _common(first: ir.Operation, second: ir.Operation) -> _Common | None:
     for op, is_costly in costly.items():
         if is_costly and any(use.owner.operation not in costly for use in op.results[0].uses):
             value, same = op.results[0], known[op.results[0]]
-            masks, others = _masks(first), [(known.get(c, c), side) for c, side in _masks(second)]
-            is_result = _unmasked(first) == same and all(mask in others for mask in masks)
-            return _Common(value, same, is_result and not any(_needs(c, value) for c, _ in _masks(second)))
+            (masks, unmasked), (others, _) = _masks(first), _masks(second)
+            has_all = {*masks} <= {(known.get(c, c), side) for c, side in others}
+            return _Common(value, same, unmasked == same and has_all and not any(_needs(c, value) for c, _ in others))
     return None
 
 
@@ -116,28 +116,18 @@ def _is_same_tile(a: ir.Value, b: ir.Value) -> bool:
     return a == b or (len(loads) == 2 and is_same(loads[0], loads[1], {}))
 
 
-def _masks(op: ir.Operation) -> list[tuple[ir.Value, int]]:
-    """The conditions that leave a constant in the place of a result, and on which side of the select that is."""
+def _masks(op: ir.Operation) -> tuple[list[tuple[ir.Value, int]], ir.Value]:
+    """The conditions that leave a constant in the place of a result, each with the side of the select that it is on,
+    and what the result is without them."""
     found = []
     value = _yielded(op)
-    while (mask := _mask(value)) is not None:
-        found.append((mask[0].operands[0], mask[1]))
-        value = mask[0].operands[3 - mask[1]]
-    return found
-
-
-def _unmasked(op: ir.Operation) -> ir.Value:
-    value = _yielded(op)
-    while (mask := _mask(value)) is not None:
-        value = mask[0].operands[3 - mask[1]]
-    return value
-
-
-def _mask(value: ir.Value) -> tuple[ir.Operation, int] | None:
-    select = defining_op(value)
-    if select is None or select.name != "arith.select":
-        return None
-    return next(((select, side) for side in (1, 2) if is_constant(select.operands[side])), None)
+    while (select := defining_op(value)) is not None and select.name == "arith.select":
+        side = next((i for i in (1, 2) if is_constant(select.operands[i])), None)
+        if side is None:
+            break
+        found.append((select.operands[0], side))
+        value = select.operands[3 - side]
+    return found, value
 
 
 def _needs(value: ir.Value, other: ir.Value) -> bool:

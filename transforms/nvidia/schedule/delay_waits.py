@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....dialects import build
 from ....dialects.mlir import ir
-from ....dialects.tile import WaitMatmulsOp
 from ...attention import is_matmul
 from ...graph import dependents, operands_with_captures
 from ...passes import Pass, remark
-from ...rewriting import defining_op, for_body, ops_in, ops_of
+from ...rewriting import for_body, ops_in, ops_of
 from ..marks import ASYNC
+from .asynchronous import awaited, has_computed_right, is_carried, is_of_wgmma
 
 
 @dataclass(frozen=True)
@@ -48,23 +47,11 @@ class DelayWaits(Pass):
         for kernel in ops_in(op, "gpu.func"):
             for loop in ops_of(for_body(kernel)):
                 matmuls = [o for o in ops_of(for_body(loop)) if is_matmul(o)] if loop.name == "scf.for" else []
-                if all(map(_may_wait, matmuls)) and sum(map(_is_carried, matmuls)) > 1:
+                may_wait = all(is_of_wgmma(o) and not has_computed_right(o) for o in matmuls)
+                if may_wait and sum(map(is_carried, matmuls)) > 1:
                     _begin_together(matmuls)
                     _wait_late(for_body(loop))
                     remark(loop, "each matmul of an iteration overlaps with what does not need it")
-
-
-def _may_wait(matmul: ir.Operation) -> bool:
-    """Whether it is one of wgmma, and its right operand is not computed, for which there is one buffer."""
-    right = defining_op(matmul.operands[1])
-    is_computed = right is not None and right.name == "tile.convert_layout"
-    return matmul.operands[0].type.element_type.width <= 16 and not is_computed
-
-
-def _is_carried(matmul: ir.Operation) -> bool:
-    """Whether the result of a matmul goes to the next iteration, and nowhere else."""
-    users = [use.owner.operation for use in matmul.results[0].uses]
-    return len(users) == 1 and users[0].name == "scf.yield"
 
 
 def _begin_together(matmuls: list[ir.Operation]) -> None:
@@ -84,10 +71,8 @@ def _wait_late(body: ir.Block) -> None:
         for value in [value for value in under_way if value in pending and value in used]:
             pending.remove(value)
             with ir.InsertionPoint(op), op.location:
-                after = build.i64_attribute(len(under_way) - 1 - under_way.index(value))
-                there = WaitMatmulsOp(value, after, result=value.type)
-            for use in [use for use in value.uses if use.owner.operation != there.operation]:
-                use.owner.operation.operands[use.operand_number] = there.result
+                there = awaited(value, len(under_way) - 1 - under_way.index(value))
+            value.replace_all_uses_except(there, there.owner.operation)
         if is_matmul(op):
             op.attributes[ASYNC] = ir.UnitAttr.get()
             under_way.append(op.results[0])

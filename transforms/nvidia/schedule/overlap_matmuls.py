@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
-from ....dialects.tile import WaitMatmulsOp, layout_of
+from ....dialects.tile import layout_of
 from ...attention import is_matmul
 from ...copying import copy_needed
 from ...graph import dependents
@@ -14,6 +14,7 @@ from ...passes import Pass, option, remark
 from ...rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
 from ..marks import ASYNC
 from ..registers import consumer_registers, matmul_registers
+from .asynchronous import awaited, has_computed_right, is_carried, is_of_wgmma
 from .bulk_copies import bulk_copies
 
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -94,18 +95,14 @@ class _Plan:
         nested = (o for o in ops if len(o.regions))
         if len(matmuls) not in (2, 3) or any(o.name not in ("linalg.generic", "scf.if") for o in nested):
             return None
-        if any(o.operands[0].type.element_type.width > 16 for o in matmuls):  # wgmma's; others are not asynchronous
+        if not all(map(is_of_wgmma, matmuls)):
             return None
         *firsts, second = matmuls
         if any(one != other and one in dependents(other) for other in firsts for one in firsts):
             return None
-        right = defining_op(second.operands[1])
-        if right is not None and right.name == "tile.convert_layout":  # computed: there is one buffer for it
+        if has_computed_right(second) or not is_carried(second):
             return None
-        yielded = list(ops[-1].operands)
-        if yielded.count(second.results[0]) != 1 or len(list(second.results[0].uses)) != 1:
-            return None
-        carried = yielded.index(second.results[0])
+        carried = list(ops[-1].operands).index(second.results[0])
         argument = body.arguments[carried + 1]
         rescale: list[ir.Operation] = []
         reached = {argument}
@@ -228,11 +225,11 @@ class _Plan:
             for other in early:
                 copy_needed(other.results[0], values, self._is_inside)
         for first in self.firsts:
-            values[first.results[0]] = _wait(values[first.results[0]], 1)
+            values[first.results[0]] = awaited(values[first.results[0]], 1)
         for op in [*(op for op in ops[:last] if op in made_of_firsts), *ops[last:]]:
             if not (op.results and all(r in values for r in op.results)):
                 copy_op(op, values)
-        values[body.arguments[self.carried + 1]] = _wait(second, 0)
+        values[body.arguments[self.carried + 1]] = awaited(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
             copy_op(op, values)
         accumulator = values[self.second.operands[2]]
@@ -252,8 +249,3 @@ def _is_staged_operand(op: ir.Operation) -> bool:
 def _words(kind: ir.RankedTensorType) -> int:
     """Registers of a thread that a tile takes as it comes from shared memory: two elements of a row at a time."""
     return kind.shape[-1] // 4 * (2 if kind.element_type.width > 16 else 1)
-
-
-def _wait(value: ir.Value, pending: int) -> ir.Value:
-    count = build.i64_attribute(pending)
-    return WaitMatmulsOp(value, count, result=value.type).result
