@@ -59,17 +59,14 @@ class DifferentiableCall(AttentionCall):
         if needed not in self.pairs:
             self.pairs[needed] = [*self._pairs(needed)]
         for forward, derivative in self.pairs[needed]:
-            ends: list[Kernels] = [forward, derivative]
             if forward is self.keeping:  # of this pair it is the derivative that may be none
-                ends.reverse()
-            of: dict[Kernels, TorchKernel] = {}
-            for end in ends:
-                kernel = end.of(inputs)
-                if kernel is None:
-                    break
-                of[end] = kernel
+                backward = derivative.of(inputs)
+                kernel = None if backward is None else forward.of(inputs)
             else:
-                return (forward, of[forward]), (derivative, of[derivative])
+                kernel = forward.of(inputs)
+                backward = None if kernel is None else derivative.of(inputs)
+            if kernel is not None and backward is not None:
+                return (forward, kernel), (derivative, backward)
         return None
 
     def _pairs(self, needed: tuple[int, ...]) -> Iterator[Pair]:
