@@ -104,8 +104,6 @@ def choose_hopper_tile_sizes(
     if others:
         planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
         small = _small_tiles(attention, planes)
-        if planes and _head_size(attention) > MOST_TOGETHER and products_beside(attention):
-            return _choose(attention, ((ANY_HEAD, MOST_ROWS, MOST_ROWS),))  # operands of three products, and planes
         added = [v for v in planes if isinstance(v.type.element_type, ir.FloatType)]
         shared = _shared_loops(attention, extents) if added else []
         many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD and not _uses_functions(attention)
@@ -131,6 +129,8 @@ def choose_hopper_tile_sizes(
 
 def _small_tiles(attention: Attention, others: Sequence[ir.Value]) -> Tiles:
     """Tiles beside which shared memory and registers hold those of biases and masks."""
+    if others and _head_size(attention) > MOST_TOGETHER and products_beside(attention):
+        return ((ANY_HEAD, MOST_ROWS, MOST_ROWS),)  # beside the operands of three products
     if not all(_is_staged(v, attention) for v in others):  # after align-rows
         return CROWDED_HOPPER_TILES_BY_HEAD
     engines = all(_is_engines(v, attention) for v in others)
