@@ -154,8 +154,14 @@ def products_beside(attention: Attention) -> list[ir.Operation]:
     compute these as well."""
     if attention.softmax is not None:
         return []
-    found = _makers(attention.modified, _dims_of_weights(attention.root), is_contraction, is_elementwise)
-    return [op for op, dims in found if op != attention.scores and _is_of_queries_and_keys(op, dims)]
+    products = products_of(attention.modified, _dims_of_weights(attention.root))
+    return [op for op in products if op != attention.scores]
+
+
+def products_of(weights: ir.Value, dims: Dims) -> list[ir.Operation]:
+    """The products of queries and keys that weights, whose dimensions are `dims`, are made of element by element."""
+    found = _makers(weights, dims, is_contraction, is_elementwise)
+    return [op for op, dims in found if _is_of_queries_and_keys(op, dims)]
 
 
 def has_scores_by_keys(attention: Attention) -> bool:

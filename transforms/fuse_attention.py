@@ -23,10 +23,11 @@ from .attention import (
     is_in,
     products_beside,
 )
-from .cpu.tile_sizes import choose_tile_sizes
+from .cpu.tile_sizes import PAIRWISE_TILE, choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import MULTIPROCESSORS, architecture
+from .pairwise import Pairwise, find_pairwise, pairwise_at
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
@@ -92,7 +93,8 @@ class FuseAttention(Pass):
             everywhere.remove(attention)
         if left and not everywhere:
             return
-        roots = marked or [attention.root for attention in everywhere if not _is_empty(attention)]
+        found: list[Attention | Pairwise] = [*everywhere, *find_pairwise(op)]
+        roots = marked or [one.root for one in found if not _is_empty(one)]
         if not roots and everywhere:
             remark(everywhere[0].root, "attention is left as it is: it has no elements")
             return
@@ -118,6 +120,9 @@ class FuseAttention(Pass):
         read_sizes(op)
         tiles = _tiles_of_siblings([[one.root for one in group] for group in groups], choice)
         for root in roots:
+            if pairwise_at(root) is not None and not marked:
+                self._fuse_pairwise(root, machine, stops)
+                continue
             attention = attention_at(root)  # anew: another one may have taken along what this one had in common with it
             if attention is None and not marked:
                 remark(root, "attention is left as it is: its scores are part of another one's loops")
@@ -133,6 +138,21 @@ class FuseAttention(Pass):
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             tiling_remark.tell(tiled, sizes, order)
+
+    def _fuse_pairwise(self, root: ir.Operation, machine: str, stops: Sequence[ir.Operation]) -> None:
+        pairwise, tiling_remark = pairwise_at(root), TilingRemark.of(root)
+        assert pairwise is not None, "the root has its mark"
+        if machine == "cpu":
+            rows, columns = PAIRWISE_TILE
+        else:
+            from .nvidia.tile_sizes import PAIRWISE_TILE as GPU_TILE
+
+            rows, columns = GPU_TILE
+        sizes = list(self.tile_sizes) or pairwise.tile_sizes(rows, columns)
+        order = list(self.tile_interchange) or pairwise.loops
+        tiled = tile_and_fuse(root, sizes, order, [*stops, *producers_outside(pairwise)])
+        mark_parallel(tiled.loops)
+        tiling_remark.tell(tiled, sizes, order)
 
     def _choice(self, machine: str, op: ir.Operation) -> Choice:
         """The rule by which tile sizes are chosen for a machine."""
@@ -189,9 +209,10 @@ def _is_turned(attention: Attention) -> bool:
     return attention.softmax is None and has_scores_by_keys(attention)
 
 
-def _is_empty(attention: Attention) -> bool:
+def _is_empty(found: Attention | Pairwise) -> bool:
     """Whether it has no query, no key or no head, whatever is passed."""
-    return any(0 in v.type.shape for v in (*attention.scores.operands, *attention.root.operands))
+    operands = [*found.scores.operands, *found.root.operands] if isinstance(found, Attention) else found.root.operands
+    return any(0 in v.type.shape for v in operands)
 
 
 def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:
@@ -207,13 +228,14 @@ def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:
     return found
 
 
-def producers_outside(attention: Attention) -> list[ir.Operation]:
-    """What feeds the attention and is better computed once, before it: reductions of any kind, which would be computed
+def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
+    """What feeds the loops and is better computed once, before them: reductions of any kind, which would be computed
     again in every tile at a cost, what has no tiles, and what others use as well, such as keys that are returned for a
     cache: the loops would have to put it together, each of their iterations a part."""
-    products = {attention.scores, *products_beside(attention)}
-    own = {*products, attention.softmax, attention.root}
-    producers = backward_slice(attention.root)
+    root = found.root
+    products = {found.scores, *products_beside(found)} if isinstance(found, Attention) else {*found.products}
+    own = {*products, root, found.softmax if isinstance(found, Attention) else None}
+    producers = backward_slice(root)
     within = set(producers)
     after = {*products}  # what stands between the matmuls, which is fused or the attention is not
     for op in producers:

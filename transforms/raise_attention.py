@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import all_parallel
 from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
-from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after, ops_on_way, other_use
+from .graph import (
+    ancestor_in,
+    backward_slice,
+    erase_with_producers,
+    move_users_after,
+    operands_with_captures,
+    ops_on_way,
+    other_use,
+)
 from .passes import Pass, option, remark
 from .raising.candidates import Followers
 from .raising.distributing import distributed
@@ -18,6 +26,7 @@ from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at
 from .raising.given import Given
 from .raising.matching import Match, is_sum
+from .raising.pairwise import match_pairwise
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.row_sums import over_outputs
@@ -69,6 +78,9 @@ class RaiseAttention(Pass):
     Uniform factors of queries and keys become one of the scores, keys and values repeated for groups of queries are
     read as they are. Ops marked ``__root__``, and loops that are fused already, are not touched.
     What is almost attention is left alone, with a remark that says why.
+
+    What follows from an attention, as its derivatives do, is attention without a softmax, or a result for each query
+    and key (``transforms/pairwise.py``).
     """
 
     statistics: tuple[int, ...] = option(
@@ -104,7 +116,8 @@ class RaiseAttention(Pass):
         # What nothing but each other kept from it: of two values with one softmax, of a softmax and its derivatives.
         sharing = [op for op in progress.left if progress.reasons[op].endswith(SHARED)]
         matches = self._matched(sharing, matched_at)
-        self._raise_together([*self._derived(matches, followers, progress), *matches], progress)
+        given = self._results(matches)
+        self._raise_together([*self._derived(matches, given, followers, progress), *matches], given, progress)
         self._raise_unnormalised(self._given(op), progress)
         for candidate in progress.left:  # those that no attention has made superfluous
             reason = progress.reasons[candidate]
@@ -134,24 +147,45 @@ class RaiseAttention(Pass):
                     found.append(match)
         return found
 
-    def _raise_together(self, matches: list[Match], progress: Progress) -> None:
+    def _raise_together(self, matches: list[Match], given: Given, progress: Progress) -> None:
         """Raises several that have scores in common: each computes them in its own loop."""
+        matches = [*self._wholes(matches, given), *matches]
         if len(matches) > 1:
             ends = [m.result.owner.operation for m in matches]
             progress.left[:] = [op for op in progress.left if op not in ends]
             progress.others[:] = [op for op in progress.others if op not in ends]
             self._raise(matches, progress)
 
-    def _derived(self, matches: list[Match], followers: Followers, progress: Progress) -> list[Match]:
-        """Attentions without a softmax, of probabilities that are computed from outputs and statistics of `matches`:
-        they are to be raised before these."""
+    @staticmethod
+    def _wholes(matches: Sequence[Match], given: Given) -> list[Match]:
+        """What else is needed of their scores, each as a whole, and follows from what is `given`."""
+        found: list[Match] = []
+        rows = frozenset(s.value for m in matches if not m.softmax.is_plain for s in row_statistics(m))
+        for first in dict.fromkeys(m.scores.reduction.op for m in matches):
+            while True:
+                ends = {m.result.owner.operation for m in (*matches, *found)}
+                way = ops_on_way(first, ends, given={m.result for m in matches})
+                user = other_use(first, ends, way, rows)
+                makers = [] if user is None else map(defining_op, operands_with_captures(user))
+                whole = next((m for op in makers if op in way and (m := match_pairwise(op, given)) is not None), None)
+                if whole is None:
+                    break
+                found.append(whole)
+        return found
+
+    @staticmethod
+    def _results(matches: Sequence[Match]) -> Given:
+        """The results and statistics of attentions."""
         kinds = {m.result: "" for m in matches}
         for match in matches:
             kinds.update((s.value, s.kind) for s in row_statistics(match))
-        given = Given(kinds)
-        done = {tensor.owner.operation for tensor in kinds}
+        return Given(kinds)
+
+    def _derived(self, matches: list[Match], given: Given, followers: Followers, progress: Progress) -> list[Match]:
+        """What follows from outputs and statistics of `matches`, without a softmax: it is to be raised before these."""
+        done = {tensor.owner.operation for tensor in given.kinds}
         others = [op for op in (*progress.others, *progress.left) if op not in done and op in followers]
-        return self._matched(others if matches else [], lambda op: matched_at(op, normalised=False, given=given))
+        return self._matched(others if matches else [], lambda op: _following(op, given))
 
     def _given(self, root: ir.Operation) -> Given:
         functions = functions_of(root) if self.statistics else []
@@ -161,7 +195,7 @@ class RaiseAttention(Pass):
     def _raise_unnormalised(self, given: Given, progress: Progress) -> None:
         """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that
         stays as it is the reason is told, if there was none before."""
-        raised_at = functools.partial(matched_at, normalised=False, given=given)
+        raised_at = functools.partial(_following, given=given)
         divided = functools.partial(divided_at, normalised=False)
         sharing: list[ir.Operation] = []
         progress.others += progress.left
@@ -188,7 +222,7 @@ class RaiseAttention(Pass):
                 if end not in progress.reasons:
                     progress.leave(end, reason)
         sharing = [op for op in sharing if op in progress.left]
-        self._raise_together(self._matched(sharing, raised_at), progress)
+        self._raise_together(self._matched(sharing, raised_at), given, progress)
 
     def _refusal(self, match: Match, progress: Progress) -> str:
         """Raises it, or says why not; reasons stay what they are."""
@@ -269,6 +303,12 @@ class RaiseAttention(Pass):
         users = [top for use in old.uses if (top := ancestor_in(use.owner.operation, made.block)) is not None]
         move_users_after(users, made)
         old.replace_all_uses_with(new)
+
+
+def _following(op: ir.Operation, given: Given) -> Match | None:
+    """What `op` ends that has no softmax, and may be computed from what is `given`: an attention, or a result for each
+    query and key."""
+    return matched_at(op, normalised=False, given=given) or match_pairwise(op, given)
 
 
 def is_normal(root: ir.Operation) -> bool:

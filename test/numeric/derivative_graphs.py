@@ -1,4 +1,5 @@
-"""Derivatives of attention by queries, keys and values, as torch and JAX write them, and what they are in float64."""
+"""Derivatives of attention by queries, keys, values and what is learned beside, as torch and JAX write them, and what
+they are in float64."""
 
 from __future__ import annotations
 
@@ -26,25 +27,39 @@ CAPPED_BACK = [  # of the derivative and the score
 ]
 KEPT = ["%c = arith.constant 0.6 : f32", "%share = arith.divf %in0, %c : f32", "%r = arith.mulf %share, %in1 : f32"]
 RESULTS = {"dq": "hmd", "dk": "hkd", "dv": "hkn"}
+# What is learned beside: which dimensions it has.
+LEARNED = {
+    "bias": "mk",
+    "bias of each head": "hmk",
+    "bias of keys": "k",
+    "temperature of each query": "hm",
+    "temperature of each head": "h",
+    "temperature": "",
+}
 
 
 @dataclass(frozen=True)
 class Case:
     """`way`: how the softmax's derivative is written: of probabilities ("torch"), or of exponentials and their sum
     ("jax"). `masked`: by positions ("causal"), or by a tensor, rows as a whole among others ("loaded").
-    `modified`: scores by a cap, or probabilities by a dropout."""
+    `modified`: scores by a cap, or probabilities by a dropout. `learned`: what else there is a derivative by."""
 
     sizes: dict[str, int]
     kind: str = "f32"
     way: str = "torch"
     masked: str = ""
     modified: str = ""
+    learned: str = ""
 
     def graph(self) -> tuple[str, list[np.ndarray]]:
         """The text, and inputs."""
         g = Graph(self.kind, self.sizes)
         q, k, v, by = (g.argument(n, dims) for n, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn"), ("g", "hmn")))
-        score = s = g.scores("s", q, k)
+        score = s = plain = g.scores("s", q, k)
+        if self.learned:
+            other = (g.argument("learned", LEARNED[self.learned], "f32"), LEARNED[self.learned])
+            op = "mulf" if self.is_factor else "addf"
+            score = s = g.elementwise("learning", "hmk", [(s, "hmk"), other], [f"%r = arith.{op} %in0, %in1 : f32"])
         if self.modified == "capped":
             s = g.elementwise("capped", "hmk", [(s, "hmk")], CAPPED)
         s = self._masked(g, "masked", s, "lowest")
@@ -59,15 +74,37 @@ class Case:
         ds = self._masked(g, "ds_masked", ds, "zero")
         if self.modified == "capped":
             ds = g.elementwise("ds_capped", "hmk", [(score, "hmk"), (ds, "hmk")], CAPPED_BACK)
+        by_learned = []
+        if self.learned:
+            by_learned.append(self._summed(g, self._times(g, "by_factor", ds, (plain, "hmk"))))
+            ds = self._times(g, "ds_of_product", ds, other)
         scaled = ["%c = arith.constant 0.25 : f32", "%r = arith.mulf %in0, %c : f32"]
         ds = self._narrow(g, g.elementwise("ds_scaled", "hmk", [(ds, "hmk")], scaled))
         dq = g.matmul("dq", (ds, "hmk", self.kind), (k, "hkd", self.kind), "hmd", "k")
         dk = g.matmul("dk", (ds, "hmk", self.kind), (q, "hmd", self.kind), "hkd", "m")
-        text = g.function_of(dict(zip((dq, dk, dv), RESULTS.values(), strict=True)))
+        results = dict(zip((dq, dk, dv), RESULTS.values(), strict=True))
+        text = g.function_of(results | dict.fromkeys(by_learned, LEARNED.get(self.learned, "")))
         inputs = g.inputs()
         if self.masked == "loaded":
-            inputs[4][0, -1] = False  # a row without a key
+            inputs[5 if self.learned else 4][0, -1] = False  # a row without a key
         return text, inputs
+
+    @property
+    def is_factor(self) -> bool:
+        return self.learned.startswith("temperature")
+
+    def _times(self, g: Graph, name: str, ds: str, other: tuple[str, str]) -> str:
+        """The derivative of scores times `other`, if what is learned is a factor of them."""
+        return (
+            g.elementwise(name, "hmk", [(ds, "hmk"), other], ["%r = arith.mulf %in0, %in1 : f32"])
+            if self.is_factor
+            else ds
+        )
+
+    def _summed(self, g: Graph, ds: str) -> str:
+        """The derivative by what is learned."""
+        over = "".join(d for d in "hmk" if d not in LEARNED[self.learned])
+        return g.reduced("by_learned", ds, "hmk", over, "addf") if over else ds
 
     def _of_softmax(self, g: Graph, dp: str, p: str, e: str, total: str) -> str:
         whole, row = "hmk", "hm"
@@ -114,7 +151,11 @@ class Case:
     def expected(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The three derivatives in float64; rows without a key have none."""
         q, k, v, by, *others = (x.astype(np.float64) for x in inputs)
-        s = 0.25 * q @ k.swapaxes(1, 2)
+        s = plain = 0.25 * q @ k.swapaxes(1, 2)
+        if self.learned:
+            own = LEARNED[self.learned]
+            learned = others.pop(0).reshape([s.shape["hmk".index(d)] if d in own else 1 for d in "hmk"])
+            s = s * learned if self.is_factor else s + learned
         t = np.tanh(s / 2)
         seen = np.ones(s.shape, bool)
         if self.masked:
@@ -127,7 +168,13 @@ class Case:
         total = e.sum(-1, keepdims=True)
         p = e / np.where(total == 0, 1, total)
         dp = by @ v.swapaxes(1, 2) * kept
-        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * 0.25
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True))
         if self.modified == "capped":
             ds = ds * (1 - t**2)
-        return [ds @ k, ds.swapaxes(1, 2) @ q, (p * kept).swapaxes(1, 2) @ by]
+        found = []
+        if self.learned:
+            whole = ds * plain if self.is_factor else ds
+            found.append(whole.sum(tuple(i for i, d in enumerate("hmk") if d not in own)))
+            ds = ds * learned if self.is_factor else ds
+        ds = 0.25 * ds
+        return [ds @ k, ds.swapaxes(1, 2) @ q, (p * kept).swapaxes(1, 2) @ by, *found]

@@ -10,7 +10,7 @@ from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.attention import find_attention
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 from attn_opt.transforms.siblings import of_sibling, siblings
-from derivative_graphs import Case
+from derivative_graphs import LEARNED, Case
 from gpu_modules import run_module
 from harness import crossed, relative_error
 from hypothesis import given, settings
@@ -25,12 +25,27 @@ def check(case: Case, **options) -> None:
     text, inputs = case.graph()
     kernel = compile(text, threads=1, **options)
     fused = kernel.ir("fused")
-    assert kernel.explain().count("attention without a softmax") == 3, kernel.explain()
+    explained = kernel.explain()
+    assert explained.count("attention without a softmax") == 3, explained
+    # Keys' and values' derivatives have one loop nest. But tiles whose probabilities are all dropped are skipped, for
+    # values alone.
+    assert explained.count("fuse-siblings: ") == (case.modified != "dropped"), explained
     assert fused.count("linalg_ext.softmax") == 1
     scores = f"tensor<{'x'.join(str(case.sizes[c]) for c in 'hmk')}xf32>"
     assert f"-> {scores}" not in fused.replace(f"tensor.empty() : {scores}", "")
-    for found, wanted in zip(kernel(*inputs), case.expected(inputs), strict=True):
+    check_all(kernel(*inputs), case, inputs)
+
+
+def check_all(results, case: Case, inputs) -> None:
+    for found, wanted in zip(results, case.expected(inputs), strict=True):
         assert relative_error(found, wanted) < TOLERANCE[case.kind]
+
+
+def check_on_a_gpu(case: Case, arch: str) -> None:
+    """At the level of tiles, without one."""
+    text, inputs = case.graph()
+    given = [np.asarray(x, bool if x.dtype == bool else np.float64) for x in inputs]
+    check_all(run_module(text, given, arch=arch), case, inputs)
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
@@ -62,21 +77,15 @@ def test_any_sizes(way, masked, modified, sizes, heads):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
 def test_on_a_gpu(way, masked, modified, arch):
-    """At the level of tiles, without one."""
-    case = Case(SIZES, "bf16", way, masked, modified)
-    text, inputs = case.graph()
-    found = run_module(text, [np.asarray(x, bool if x.dtype == bool else np.float64) for x in inputs], arch=arch)
-    for one, wanted in zip(found, case.expected(inputs), strict=True):
-        assert relative_error(one, wanted) < TOLERANCE["bf16"]
+    check_on_a_gpu(Case(SIZES, "bf16", way, masked, modified), arch)
 
 
-@pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
-@pytest.mark.parametrize("target", ["cpu", "nvidia"])
-def test_keys_and_values_have_one_loop_nest(way, masked, modified, target):
+@pytest.mark.parametrize(
+    ("way", "masked", "modified"), [("torch", "", ""), ("jax", "causal", "dropped"), ("torch", "loaded", "capped")]
+)
+def test_keys_and_values_have_one_loop_nest_on_gpus(way, masked, modified):
     text, _ = Case(LARGE, "bf16", way, masked, modified).graph()
-    # On a CPU tiles whose probabilities are all dropped are skipped, for values alone.
-    have_one = modified != "dropped" or target == "nvidia"
-    assert compile(text, target=target).explain().count("fuse-siblings: ") == have_one
+    assert compile(text, target="nvidia").explain().count("fuse-siblings: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -132,3 +141,25 @@ def test_two_values_with_one_softmax(target):
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     for one, values in zip(found, given[2:], strict=True):
         assert relative_error(one, weights / weights.sum(-1, keepdims=True) @ values) < TOLERANCE["f32"]
+
+
+@pytest.mark.parametrize(
+    ("learned", "way", "masked", "modified", "kind"),
+    crossed(list(LEARNED), WAYS, MASKS, MODIFIED, ["f32", "bf16"]),
+)
+def test_by_what_is_learned(learned, way, masked, modified, kind):
+    case = Case(LARGE, kind, way, masked, modified, learned)
+    text, inputs = case.graph()
+    kernel = compile(text, threads=1)
+    fused = kernel.ir("fused")
+    assert fused.count("__pairwise__") == 1, kernel.explain()
+    if learned != "bias of each head":  # which has the size of the scores
+        scores = "tensor<2x130x200xf32>"
+        assert f"-> {scores}" not in fused.replace(f"tensor.empty() : {scores}", "")
+    check_all(kernel(*inputs), case, inputs)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("learned", "way", "masked", "modified"), crossed(list(LEARNED), WAYS, MASKS, MODIFIED))
+def test_by_what_is_learned_on_a_gpu(learned, way, masked, modified, arch):
+    check_on_a_gpu(Case(SIZES, "bf16", way, masked, modified, learned), arch)

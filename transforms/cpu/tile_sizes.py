@@ -54,6 +54,7 @@ MATRIX_QUERIES, LONG_QUERIES = 32, 128
 PAIRED_KEYS, MASKED_KEYS = 128, 64
 ROWS_TO_PACK = 64  # from so many on it pays to copy what they all read, in a loop over tiles or in several loops
 ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
+PAIRWISE_TILE = 64, 64  # queries and keys
 WIDE_HEADS = 2 * 32  # of keys and values
 
 

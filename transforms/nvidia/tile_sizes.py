@@ -74,6 +74,7 @@ SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 SIBLINGS_HOPPER_TILES_BY_HEAD = ((MOST_TOGETHER, 128, 64),)
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
+PAIRWISE_TILE = 128, 64  # queries and keys
 FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 MOST_ROWS = 64  # of few queries
 ALIGNED = 128  # bits

@@ -57,9 +57,20 @@ WAYS_OUT = {
 
 
 @dataclass(frozen=True)
+class Sum:
+    """init + Σ `of` over `loops`, which may be none."""
+
+    element: Expr
+    loops: tuple[Var, ...]
+    of: Expr
+    init: Expr
+
+
+@dataclass(frozen=True)
 class Match:
     """What `result` is, at the indices `at`: softmax of an expression of `scores`, or, where it `is_plain`, the
-    expression itself, times `values`, summed over `k`; `tested`: 0 where that is no number."""
+    expression itself, times `values`, summed over `k`; `tested`: 0 where that is no number. Without `values` it is the
+    expression, summed over the loops of the `product`, which are not the keys' (pairwise.py)."""
 
     tracer: Tracer
     result: ir.Value
@@ -67,9 +78,9 @@ class Match:
     k: Keys
     softmax: Softmax
     first: FirstMatmul
-    product: Contraction
+    product: Contraction | Sum
     probabilities: Expr  # the element of the second matmul's operand, as it was
-    values: Operand
+    values: Operand | None
     rounding: Rounding | None = None
     tested: bool = False
     beside: tuple[FirstMatmul, ...] = ()  # other products of queries and keys in that expression

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
 from ..attention import ATTENTION
 from ..slices import insert
-from .contraction import Contraction, Operand
-from .dead_weights import zeros_outside
-from .emission import Access, Emitter, Unreadable, best_access, with_unit
+from .emission import Access, Unreadable, with_unit
 from .expressions import REAL, Expr
 from .given_rows import by_rows
 from .indices import Index, Var
 from .inner import Inner
 from .joining import joined
-from .lines import with_powers_of_2
-from .masks import masks_outside
 from .matching import Match
-from .matmuls import FirstMatmul
 from .own_sums import OwnSum
+from .pairwise_result import Pairwise
 from .relative import Relative
+from .scores import Scores
 from .sinks import Beside
 from .softmax import Softmax
 from .statistics import Statistic
@@ -46,42 +43,28 @@ def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Valu
     stands for the statistics."""
     op = match.result.owner.operation
     with ir.InsertionPoint(op), op.location:
-        rebuilder = _Rebuilder(joined(by_rows(match)), match.follows)
-        value, root = rebuilder.value()
-        return value, root, [rebuilder.statistic(s) for s in statistics]
+        if match.values is None:
+            return *Pairwise(by_rows(match)).value(), []
+        attention = _Attention(joined(by_rows(match)), match.follows)
+        value, root = attention.value()
+        return value, root, [attention.statistic(s) for s in statistics]
 
 
-class _Rebuilder:
+class _Attention(Scores):
+    """Emits it, by way of its scores."""
+
     def __init__(self, match: Match, follows: bool):
-        self.match, self.follows = match, follows
-        (self.k,) = match.k
-        self.tracer = match.tracer
-        self.make = match.tracer.make
-        self.element = match.result.type.element_type
+        super().__init__(match)
+        self.follows = follows
         self.product_element = match.product.element.payload[0].type.element_type
-        self.out_groups = [counted_by(i, s) for i, s in zip(match.at, match.result.type.shape, strict=True)]
-        self.out = [v for group in self.out_groups for v in group]
-        kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
-        self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
-        self.emit = Emitter(self.tracer, self.compute)
         self.share: tuple[Expr, ...] = ()
-        self.products: dict[Expr, Expr] = {}  # elements of the products in terms of those that were emitted last
-
-    def _elements(self, expr: Expr) -> list[Expr]:
-        return [n for n in expr.nodes() if n.kind == "element" and n.type == REAL]
-
-    @staticmethod
-    def _kind(element: Expr) -> str:
-        return str(element.payload[0].type.element_type)
 
     def value(self) -> tuple[ir.Value, ir.Operation]:
         """What the attention is, and its second matmul."""
         match = self.match
-        keys, key_factors = self._choose(match.first.keys, "keys")
-        queries, query_factors = self._choose(match.first.queries, "queries")
+        (queries, query_factors), (keys, key_factors) = self.factors(match.first)
         values, value_factors = self._choose(match.values, "values")
-        for found in (queries, keys, values):
-            self.emit.know_sizes(found)
+        self.emit.know_sizes(values)
         queries, keys, values = self._with_units(queries, keys, values)
         self._check(queries, keys, values)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
@@ -114,27 +97,10 @@ class _Rebuilder:
             column = Var(1)
             values = with_unit(values, column)
             self._return_unit(column, self.out)
-        # Reshapes on the way to what is read may have lost loops of one element.
-        for unit in [v for v in scores.loops if v.extent == 1]:
-            queries, keys = (found if unit in found.vars else with_unit(found, unit) for found in (queries, keys))
         if self.k.extent == 1:
             keys, values = (found if self.k in found.vars else with_unit(found, self.k) for found in (keys, values))
         self.rows = self._ordered(rows, queries, keys)
         return queries, keys, values
-
-    def _modified(self, x: Expr) -> ir.Value:
-        """Emits what stands between the scores and softmax, or between them and the second matmul."""
-        if self.match.softmax.is_plain:
-            x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
-        return self._emitted(x)
-
-    def _emitted(self, x: Expr) -> ir.Value:
-        """Emits an expression of the scores, computed from those that were emitted."""
-        x = self._hoisted(masks_outside(self.make, self._of_products(x)))
-        dims = [*self.rows, self.k]
-        if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
-            return x.payload[0]
-        return self.emit.elementwise(x, dims, self.compute)
 
     def _weights(self, x: ir.Value) -> ir.Value:
         """Emits what values are multiplied by: the softmax of `x`, with weights, or `x` itself."""
@@ -165,15 +131,6 @@ class _Rebuilder:
     def _element_of_probabilities(self) -> ir.Type:
         return self.match.probabilities.payload[0].type.element_type
 
-    def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
-        """The tensor to read, and the factors that it lacks."""
-        stages = list(dict.fromkeys(factors for _, factors in operand.choices))
-        for factors in reversed(stages):
-            found = best_access([e for e, lacking in operand.choices if lacking == factors])
-            if found is not None:
-                return found, factors
-        raise Unreadable(f"a reshape of the {role} cannot be taken apart")
-
     def _return_unit(self, unit: Var, rows: Sequence[Var]) -> None:
         """Gives the output the dimension of a single query or column: one of its own of size 1, else a part of the one
         of `rows` before it."""
@@ -194,40 +151,6 @@ class _Rebuilder:
             raise Unreadable("queries or keys have a dimension that the scores lack")
         if not set(values.vars) <= {*self.out, self.k} or not set(self.out) <= {*self.rows, *values.vars}:
             raise Unreadable("the values' dimensions are not those of the output")
-
-    @staticmethod
-    def _ordered(rows: list[Var], queries: Access, keys: Access) -> list[Var]:
-        """Batch dimensions first, queries' own last and the longest of these at the end, wherever the output has it."""
-        own = [v for v in rows if v in queries.vars and v not in keys.vars]
-        longest = max(own, key=lambda v: (v.extent is None, v.extent or 0), default=None)
-        return sorted(rows, key=lambda v: (v in own) + (v is longest))
-
-    def _hoisted(self, expr: Expr) -> Expr:
-        """What varies with queries alone, or with keys alone, computed before the big pair of dimensions."""
-        return self.emit.hoisted(expr, self.of_queries, self.of_keys)
-
-    def _emit_product(self, product: Contraction, queries: Access, keys: Access, factors: Sequence[Expr]) -> None:
-        """Emits a product of queries and keys, which lack the factors."""
-        q, q_vars = self.emit.load(queries)
-        k, k_vars = self.emit.load(keys)
-        dims = [v for v in (*self.rows, self.k) if v in q_vars or v in k_vars]
-        s = contract(self.emit, q, q_vars, k, k_vars, dims, product.loops, self._kind(product.element)).result
-        scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
-        for factor in (*product.factors, *factors):
-            scaled = self.make.mul(scaled, self.tracer.expand(factor))
-        self.products[product.element] = self.make.add(self.tracer.expand(product.init), scaled)
-
-    def _emit_beside(self, product: FirstMatmul) -> None:
-        """Emits a product beside the scores, in the order of loops that they have; it may have been another one."""
-        queries, query_factors = self._choose(product.queries, "queries")
-        keys, key_factors = self._choose(product.keys, "keys")
-        for found in (queries, keys):
-            self.emit.know_sizes(found)
-        self._emit_product(product.scores, queries, keys, [*query_factors, *key_factors])
-
-    def _of_products(self, expr: Expr) -> Expr:
-        """`expr` in terms of the products that were emitted."""
-        return self.make.rewritten(expr, self.products.get)
 
     def _with_probabilities(self, x: Expr, inner: Inner, keys: Access) -> Expr:
         """Emits a first attention, of values that are 1, for the maximum m and the sum l of exponentials of each row;
@@ -385,13 +308,6 @@ class _Rebuilder:
         total = self._quotient(self.make.element(output, at), [*softmax.num, *self.share], softmax.den)
         total = self._quotient(total, own.more.den, own.more.num)
         return self.make.rewritten(own.divisor, lambda n: total if n is own.sum else None)
-
-    def _quotient(self, expr: Expr, factors: Iterable[Expr], divisors: Iterable[Expr]) -> Expr:
-        for factor in factors:
-            expr = self.make.mul(expr, factor)
-        for divisor in divisors:
-            expr = self.make.op("arith.divf", (expr, divisor))
-        return expr
 
     def statistic(self, wanted: Statistic) -> ir.Value:
         """A statistic of the softmax, as the tensor that it stands for."""

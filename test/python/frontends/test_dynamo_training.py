@@ -117,12 +117,11 @@ CASES = {
     "two layers": (lambda q, k, v: by_hand(q, by_hand(k, k, k), v), PLAIN),
     "detached": (lambda q, k, v: by_hand(q, k.detach(), v) + q, PLAIN),
 }
-
-
-# What reads the derivatives of all scores.
-LEFT = {
-    "learned mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), [*PLAIN, (5, 7)]),
-    "learned bias and temperature": (learned, [*PLAIN, (4, 5, 7), (1,)]),
+# What the scores are made of besides: their derivatives are read, or summed over.
+LEARNED = {
+    "mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), [*PLAIN, (5, 7)]),
+    "mask of each head and entry": (F.scaled_dot_product_attention, [*PLAIN, (2, 4, 5, 7)]),
+    "bias and temperature": (learned, [*PLAIN, (4, 5, 7), (1,)]),
     "temperatures of heads": (learned, [*PLAIN, (7,), (4, 1, 1)]),
     "relative positions": (relative, [*PLAIN, (11, 4)]),
 }
@@ -163,15 +162,6 @@ def test_gradients(name):
     assert counts.kernels >= 1
 
 
-@pytest.mark.parametrize("name", LEFT)
-def test_left(name):
-    function, shapes = LEFT[name]
-    with pytest.warns(
-        UserWarning, match="left to torch: of its derivative: .*needs its scores or probabilities as a whole"
-    ):
-        assert_like_float64(function, needy(*shapes))
-
-
 @pytest.fixture
 def kept(monkeypatch):
     """How many attentions there are in the kernels that were made: in forwards that keep something, and how many
@@ -201,6 +191,15 @@ def test_kept(name, kept):
     assert_like_float64(function, needy(*shapes))
     forward, ((attentions, _),) = kept()
     assert forward == (TWO_NUMBERS if name == "alibi" else ONE_NUMBER) and attentions == 3
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_learned(name, kept):
+    function, shapes = LEARNED[name]
+    assert_like_float64(function, needy(*shapes))
+    forward, ((loops, _),) = kept()
+    learned = len(shapes) - 3
+    assert len(forward) == 1 and loops == 3 + learned
 
 
 def test_derivative_by_values_alone(kept):
