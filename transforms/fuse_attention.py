@@ -65,7 +65,8 @@ class FuseAttention(Pass):
     marked roots in them. Producers from ops marked ``__stop__`` on stay outside; of a mark that no root depends on a
     warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
     values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
-    where that pays (``nvidia/kernels/producers.py``). Those whose loops can be one afterwards (``fuse-siblings``) have
+    where that pays (``nvidia/kernels/producers.py``). Results for each query and key (``pairwise.py``) have loops of
+    their own. Those whose loops can be one afterwards (``fuse-siblings``) have
     the same sizes. Outer parallel loops are marked ``__byteir_parallel__``.
     """
 

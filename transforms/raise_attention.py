@@ -26,7 +26,7 @@ from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at
 from .raising.given import Given
 from .raising.matching import Match, is_sum
-from .raising.pairwise import match_pairwise
+from .raising.pairwise import match_pairwise, match_whole
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.row_sums import over_outputs
@@ -167,7 +167,8 @@ class RaiseAttention(Pass):
                 way = ops_on_way(first, ends, given={m.result for m in matches})
                 user = other_use(first, ends, way, rows)
                 makers = [] if user is None else map(defining_op, operands_with_captures(user))
-                whole = next((m for op in makers if op in way and (m := match_pairwise(op, given)) is not None), None)
+                makers = [op for op in makers if op in way and op not in ends]
+                whole = next((m for op in makers if (m := match_whole(op, given)) is not None), None)
                 if whole is None:
                     break
                 found.append(whole)
@@ -306,9 +307,9 @@ class RaiseAttention(Pass):
 
 
 def _following(op: ir.Operation, given: Given) -> Match | None:
-    """What `op` ends that has no softmax, and may be computed from what is `given`: an attention, or a result for each
-    query and key."""
-    return matched_at(op, normalised=False, given=given) or match_pairwise(op, given)
+    """What `op` ends that has no softmax, and may be computed from what is `given`: an attention, or what there is for
+    each query and key, which a product of scores and scores looks like, too."""
+    return match_pairwise(op, given) or matched_at(op, normalised=False, given=given)
 
 
 def is_normal(root: ir.Operation) -> bool:

@@ -12,10 +12,12 @@ from typing import Any
 from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index
+from ..dialects.tiling.structured import iterator_types
 from .attention import attention_at, contraction_loops, is_contraction
 from .formulas import UNKNOWN, Formula
 from .index_formulas import formula
 from .open_queries import FEW_QUERIES
+from .pairwise import PAIRWISE
 from .passes import remark
 from .tile_and_fuse import Tiled
 
@@ -43,6 +45,9 @@ class TilingRemark:
             axes = {d: name for name, dims in names for d in dims}
             for d in loops.m[:-1]:
                 axes[d] = "heads"  # of a group that shares its keys
+        if PAIRWISE in root.attributes:
+            *batch, queries, keys = range(len(iterator_types(root)))
+            axes = {**dict.fromkeys(batch, "batch"), queries: "queries", keys: "keys"}
         softmax = attention.softmax if attention is not None else None
         place = place_of(softmax.location) if softmax is not None else None
         is_few = FEW_QUERIES in root.attributes

@@ -27,7 +27,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
   not under a mask, as what tiles have beyond its edge is computed in vain; where vectors are computed with by halves,
   of all heads of 32 and more, if there are two such tiles: a store takes the time of 1.4 multiply-adds there, and the
   output has fewer of them;
-- the head dimensions are not tiled. No size exceeds the dimension.
+- the head dimensions are not tiled;
+- where there is a result for each query and key (`pairwise.py`): 64 of each. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
 """

@@ -33,7 +33,8 @@ are the innermost loop of the grid, so that it comes from memory once for all of
 that are not aligned will be (``align-rows``).
 
 Siblings, such as the derivatives by keys and by values, whose loops become one up to head dimension 128
-(``fuse-siblings``), have 128 rows and 64 columns, so that registers hold two sums and two products.
+(``fuse-siblings``), have 128 rows and 64 columns, so that registers hold two sums and two products. So have results for
+each query and key (``pairwise.py``): a sum and two products.
 """
 
 from __future__ import annotations

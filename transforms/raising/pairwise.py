@@ -9,8 +9,9 @@ rows; the sum over what is left is an op of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import all_parallel
 from .expressions import REAL, Expr
 from .given import Given
 from .indices import Index, SplitNeeded, Var
@@ -22,23 +23,32 @@ from .tracing import Tracer
 
 
 def match_pairwise(op: ir.Operation, given: Given) -> Match | None:
-    """What `op` has for each query and key, computed from what is `given`; None if that is not what it has."""
+    """The sum that `op` is of what there is for each query and key, which is computed from what is `given`; None if it
+    is none."""
+    return _with_splits(op, given, _sum) if given.kinds else None
+
+
+def match_whole(op: ir.Operation, given: Given) -> Match | None:
+    """The result of `op` as one that there is for each query and key; None if that is not what it is."""
+    return _with_splits(op, given, _whole)
+
+
+def _with_splits(op: ir.Operation, given: Given, total: Callable[[Tracer, Expr], Sum | None]) -> Match | None:
     at = variables_of(op.results[0])
     for _ in range(MAX_SPLITS):
         try:
-            return _match(op, at, given)
+            tracer = Tracer(given)
+            element = tracer.make.element(op.results[0], at)
+            tracer.splittable = element.vars
+            found = total(tracer, element) if element.type == REAL else None
+            return None if found is None else _match(tracer, at, found)
         except SplitNeeded as split:
             at = split_variables(at, split)
     return None
 
 
-def _match(op: ir.Operation, at: tuple[Index, ...], given: Given) -> Match | None:
-    tracer = Tracer(given)
-    element = tracer.make.element(op.results[0], at)
-    tracer.splittable = element.vars
-    total = _sum(tracer, element)
-    if total is None or not tracer.reads_given(total.of):
-        return None
+def _match(tracer: Tracer, at: tuple[Index, ...], total: Sum) -> Match | None:
+    element = total.element
     nodes = nodes_through(tracer, [total.of])
     kept = sorted(element.vars, key=lambda v: _place(at, v), reverse=True)
     for key in (*reversed(total.loops), *kept):
@@ -49,22 +59,23 @@ def _match(op: ir.Operation, at: tuple[Index, ...], given: Given) -> Match | Non
         if any(map(computed_from(*(m.scores for m in matmuls)), [total.of])):
             return None
         weights = Softmax(total.of, (), (), is_plain=True)
-        return Match(tracer, op.results[0], at, (key,), weights, first, total, element, None, beside=tuple(beside))
+        return Match(tracer, element.payload[0], at, (key,), weights, first, total, element, None, beside=tuple(beside))
     return None
 
 
+def _whole(tracer: Tracer, element: Expr) -> Sum:
+    return Sum(element, (), tracer.expand(element), tracer.make.const(0.0))
+
+
 def _sum(tracer: Tracer, element: Expr) -> Sum | None:
-    """The element as a sum of what is looked into."""
-    if element.type != REAL:
-        return None
-    if all_parallel(element.payload[0].owner.operation):
-        return Sum(element, (), tracer.expand(element), tracer.make.const(0.0))
+    """The element as a sum of what follows from what is given."""
     reduction = tracer.reduction(element)
     if reduction is None or reduction.kind != "sum":
         return None
     loops = [Var(reduction.extent(d)) for d in reduction.loops]
     body = reduction.body([Index() if v.extent == 1 else Index.of(v) for v in loops])
-    return Sum(element, tuple(v for v in loops if v.extent != 1), tracer.expand(body), tracer.expand(reduction.init))
+    of, init = tracer.expand(body), tracer.expand(reduction.init)
+    return Sum(element, tuple(v for v in loops if v.extent != 1), of, init) if tracer.reads_given(of) else None
 
 
 def _are_own(first: FirstMatmul, key: Var, rows: frozenset[Var]) -> bool:

@@ -30,11 +30,6 @@ def largest(q, k, v):
     return output_of(jnp.where(p >= p.max(-1, keepdims=True), p, 0), v)
 
 
-def returned_too(q, k, v):
-    p = softmax(scores_of(q, k))
-    return output_of(p, v), p
-
-
 def over_heads(q, k, v):
     return output_of(softmax(scores_of(q, k), axis=1), v)
 
@@ -46,7 +41,6 @@ REFUSED = {
     ),
     sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
     largest: (qkv(), "multiplied by something that varies along the keys and is computed from the scores"),
-    returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
     over_heads: (qkv(), "normalised along another dimension"),
 }
 
