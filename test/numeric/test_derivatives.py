@@ -37,8 +37,10 @@ def check(case: Case, **options) -> None:
 
 
 def check_all(results, case: Case, inputs) -> None:
+    # What temperatures sum is mostly cancelled, but for the rounding of the output.
+    tolerance = TOLERANCE[case.kind] * (3 if case.is_factor else 1)
     for found, wanted in zip(results, case.expected(inputs), strict=True):
-        assert relative_error(found, wanted) < TOLERANCE[case.kind]
+        assert relative_error(found, wanted) < tolerance
 
 
 def check_on_a_gpu(case: Case, arch: str) -> None:

@@ -68,6 +68,8 @@ def _power(match: Match, node: Expr) -> Expr | None:
     """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
     number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
     make, given = match.tracer.make, match.tracer.given
+    if match.values is None:  # probabilities that are returned are to be as exact as s − m is
+        return None
     exponential, *divisor = node.args if node.name == "arith.divf" else (node,)
     if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
         return None

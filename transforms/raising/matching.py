@@ -178,7 +178,7 @@ class _Attempt:
                 if split.var not in second.k:
                     raise
                 raise _KeysSplit.of(second.k, split) from None
-            if found is not None:
+            if found is not None and not _is_of_pairs(values, found.first):
                 return Match(
                     tracer,
                     self.op.results[0],
@@ -201,6 +201,13 @@ class _Attempt:
         k, both = second.k, second.product.lhs.vars & second.product.rhs.vars
         found = (both if self.splits == "batch" else element.vars) - set(k)
         return found | set(k) if self.splits == "keys" and all(v.extent is not None for v in k) else found
+
+
+def _is_of_pairs(values: Expr, first: FirstMatmul) -> bool:
+    """Whether there is a value for each query and key, and no columns of them: a sum over pairs (pairwise.py)."""
+    scores = first.scores.element.vars
+    own = first.queries.element.vars - first.keys.element.vars - {*first.scores.loops}
+    return bool(own) and own <= values.vars <= scores
 
 
 def variables_of(value: ir.Value) -> tuple[Index, ...]:

@@ -52,7 +52,9 @@ class Scores:
     def _modified(self, x: Expr) -> ir.Value:
         """Emits what stands between the scores and softmax, or between them and the second matmul."""
         if self.match.softmax.is_plain:
-            x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
+            x = zeros_outside(self.make, x, self.match.scores.element)
+        if self.match.softmax.is_plain and self.match.values is not None:  # else it may be what is returned
+            x = with_powers_of_2(self.make, x)
         return self._emitted(x)
 
     def _emitted(self, x: Expr) -> ir.Value:

@@ -18,7 +18,7 @@ CANNOT_PASS: dict[str, str] = {}
 
 # Part of a case's name → why its attention is not fused.
 WHOLE_SCORES = "needs its scores or probabilities as a whole too"  # raise-attention says so
-NOT_FUSED = {"qk_matmul": WHOLE_SCORES, "local_window_gqa_rank4_mask": WHOLE_SCORES}
+NOT_FUSED: dict[str, str] = {}
 
 
 def collect() -> dict[str, object]:
