@@ -66,8 +66,8 @@ class FuseAttention(Pass):
     warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
     values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
     where that pays (``nvidia/kernels/producers.py``). Results for each query and key (``pairwise.py``) have loops of
-    their own. Those whose loops can be one afterwards (``fuse-siblings``) have
-    the same sizes. Outer parallel loops are marked ``__byteir_parallel__``.
+    their own. Those whose loops can be one afterwards (``fuse-siblings``) have the same sizes. Outer
+    parallel loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -121,8 +121,9 @@ class FuseAttention(Pass):
         read_sizes(op)
         tiles = _tiles_of_siblings([[one.root for one in group] for group in groups], choice)
         for root in roots:
-            if pairwise_at(root) is not None and not marked:
-                self._fuse_pairwise(root, machine, stops)
+            pairwise = None if marked else pairwise_at(root)
+            if pairwise is not None:
+                self._fuse_pairwise(pairwise, machine, stops)
                 continue
             attention = attention_at(root)  # anew: another one may have taken along what this one had in common with it
             if attention is None and not marked:
@@ -140,9 +141,8 @@ class FuseAttention(Pass):
             mark_parallel(tiled.loops)
             tiling_remark.tell(tiled, sizes, order)
 
-    def _fuse_pairwise(self, root: ir.Operation, machine: str, stops: Sequence[ir.Operation]) -> None:
-        pairwise, tiling_remark = pairwise_at(root), TilingRemark.of(root)
-        assert pairwise is not None, "the root has its mark"
+    def _fuse_pairwise(self, pairwise: Pairwise, machine: str, stops: Sequence[ir.Operation]) -> None:
+        tiling_remark = TilingRemark.of(pairwise.root)
         if machine == "cpu":
             rows, columns = PAIRWISE_TILE
         else:
@@ -151,7 +151,7 @@ class FuseAttention(Pass):
             rows, columns = GPU_TILE
         sizes = list(self.tile_sizes) or pairwise.tile_sizes(rows, columns)
         order = list(self.tile_interchange) or pairwise.loops
-        tiled = tile_and_fuse(root, sizes, order, [*stops, *producers_outside(pairwise)])
+        tiled = tile_and_fuse(pairwise.root, sizes, order, [*stops, *producers_outside(pairwise)])
         mark_parallel(tiled.loops)
         tiling_remark.tell(tiled, sizes, order)
 

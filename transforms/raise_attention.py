@@ -160,7 +160,7 @@ class RaiseAttention(Pass):
     def _wholes(matches: Sequence[Match], given: Given) -> list[Match]:
         """What else is needed of their scores, each as a whole, and follows from what is `given`."""
         found: list[Match] = []
-        rows = frozenset(s.value for m in matches if not m.softmax.is_plain for s in row_statistics(m))
+        rows = frozenset(given.kinds) - {m.result for m in matches}
         for first in dict.fromkeys(m.scores.reduction.op for m in matches):
             while True:
                 ends = {m.result.owner.operation for m in (*matches, *found)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
@@ -308,6 +308,13 @@ class _Attention(Scores):
         total = self._quotient(self.make.element(output, at), [*softmax.num, *self.share], softmax.den)
         total = self._quotient(total, own.more.den, own.more.num)
         return self.make.rewritten(own.divisor, lambda n: total if n is own.sum else None)
+
+    def _quotient(self, expr: Expr, factors: Iterable[Expr], divisors: Iterable[Expr]) -> Expr:
+        for factor in factors:
+            expr = self.make.mul(expr, factor)
+        for divisor in divisors:
+            expr = self.make.op("arith.divf", (expr, divisor))
+        return expr
 
     def statistic(self, wanted: Statistic) -> ir.Value:
         """A statistic of the softmax, as the tensor that it stands for."""

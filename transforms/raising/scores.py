@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...dialects.mlir import ir
 from .contraction import Contraction, Operand
@@ -53,8 +53,8 @@ class Scores:
         """Emits what stands between the scores and softmax, or between them and the second matmul."""
         if self.match.softmax.is_plain:
             x = zeros_outside(self.make, x, self.match.scores.element)
-        if self.match.softmax.is_plain and self.match.values is not None:  # else it may be what is returned
-            x = with_powers_of_2(self.make, x)
+            if self.match.values is not None:  # else it may be what is returned
+                x = with_powers_of_2(self.make, x)
         return self._emitted(x)
 
     def _emitted(self, x: Expr) -> ir.Value:
@@ -114,10 +114,3 @@ class Scores:
     def _of_products(self, expr: Expr) -> Expr:
         """`expr` in terms of the products that were emitted."""
         return self.make.rewritten(expr, self.products.get)
-
-    def _quotient(self, expr: Expr, factors: Iterable[Expr], divisors: Iterable[Expr]) -> Expr:
-        for factor in factors:
-            expr = self.make.mul(expr, factor)
-        for divisor in divisors:
-            expr = self.make.op("arith.divf", (expr, divisor))
-        return expr
