@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..dialects import build
-from ..dialects.build import convert_elements
+from ..dialects.build import constant_value, convert_elements
 from ..dialects.linalg_ext import BatchMatmulOp, DiagOp
 from ..dialects.mlir import arith, ir
 from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, Tiling, Untileable
@@ -173,6 +173,7 @@ def is_linear(op: ir.Operation, number: int) -> bool:
             name in ("linalg.yield", "arith.extf", "arith.truncf", "arith.negf")
             or (name == "arith.mulf" and flags.count(True) == 1)
             or (name == "arith.divf" and flags == [True, False])
+            or (name == "arith.select" and _is_masked(inner.operation, flags))
         ):
             pass
         else:
@@ -181,6 +182,13 @@ def is_linear(op: ir.Operation, number: int) -> bool:
             return all(flags)
         linear.update(inner.operation.results)
     return False
+
+
+def _is_masked(select: ir.Operation, flags: Sequence[bool]) -> bool:
+    """Whether a choice between what is linear (`flags`) and 0 does not depend on it."""
+    return not flags[0] and all(
+        f or constant_value(v) == 0.0 for f, v in zip(flags[1:], list(select.operands)[1:], strict=True)
+    )
 
 
 def row_scaling(scale: ir.Value, matrix: ir.Value, rows: Sequence[int]) -> ir.Value:

@@ -400,3 +400,29 @@ def test_masks_of_the_least_number(form, size, dtype):
     scores = wide[0] @ wide[1].mT * (head**-0.5 if form is F.scaled_dot_product_attention else 0.125)
     masked = torch.where(added_to != 0, added_to, scores) if form is chosen else scores + added_to
     assert close(found, masked.softmax(-1) @ wide[2], dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_dropout_in_training(dtype, is_causal):
+    """The mask is a function of a seed, which torch draws: that of the reference, too."""
+    from attn_opt.compiler.frontends.torch import dropout
+
+    q, k, v, gradient = tensors(*[(2, 3, 517, 64)] * 4, dtype=dtype)
+    args = [x.requires_grad_() for x in (q, k, v)]
+    before = kernels()
+    fast = torch.compile(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=is_causal), backend="attn_opt"
+    )
+    torch.manual_seed(5)
+    out = fast(*args)
+    found = out, *torch.autograd.grad(out, args, gradient)
+    torch.manual_seed(5)
+    seed = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device="cuda")
+    wide = [x.detach().double().requires_grad_() for x in args]
+    scores = wide[0] @ wide[1].mT / 8
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(517, 517, dtype=torch.bool, device="cuda").triu(1), -math.inf)
+    right = dropout.dropped(scores.softmax(-1), 0.3, seed) @ wide[2]
+    right = right, *torch.autograd.grad(right, wide, gradient.double())
+    assert kernels() - before >= 2 and all(close(a, b, dtype) for a, b in zip(found, right, strict=True))

@@ -27,6 +27,7 @@ from .joining import joined
 from .matching import Match
 from .own_sums import OwnSum
 from .pairwise_result import Pairwise
+from .quotients import is_mask
 from .relative import Relative
 from .scores import Scores
 from .sinks import Beside
@@ -125,7 +126,10 @@ class _Attention(Scores):
         dims = [*self.rows, self.k]
         scaled = self.make.element(p, tuple(Index.of(v) for v in dims))
         for factor in factors:
-            scaled = self.make.mul(scaled, factor)
+            if not is_mask(factor):
+                scaled = self.make.mul(scaled, factor)
+        for mask in filter(is_mask, factors):
+            scaled = self.make.op("arith.select", (mask.args[0], scaled, self.make.const(0.0)))
         return self.emit.elementwise(scaled, dims, element)
 
     def _element_of_probabilities(self) -> ir.Type:

@@ -25,6 +25,7 @@ from ..torch.masks import substitute
 from .attention import AttentionCall
 from .checkpoints import Checkpointed, checkpoints, replace
 from .checkpoints import why_not as why_not_under
+from .dropouts import draw_seeds
 from .gradients import DifferentiableCall
 from .kernel import count_left
 from .memory import follow_writes, take_views_where_read
@@ -134,6 +135,7 @@ def _take_out(
 ) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
     needs_gradient = region.output in carriers
+    draw_seeds(graph.graph, region)
     part = region.as_module(graph, carriers if needs_gradient else frozenset())
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"

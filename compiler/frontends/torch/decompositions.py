@@ -36,12 +36,10 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """aten.scaled_dot_product_attention in two matmuls; rows that are masked as a whole give zeros, as torch's do."""
+    weights = probabilities(query, key, attn_mask, is_causal, scale, enable_gqa)
     if dropout_p:
-        weights = _scores(query, key, attn_mask, is_causal, scale, enable_gqa).softmax(-1)
         weights = torch.nn.functional.dropout(weights, dropout_p)
-    else:
-        weights = torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
-    return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
+    return attended(weights, query, value, enable_gqa)
 
 
 def flash_attention_for_cpu(
@@ -60,6 +58,23 @@ def flash_attention_for_cpu(
     scores = _scores(query, key, attn_mask, is_causal, scale, enable_gqa=False)
     weights = torch._safe_softmax(scores, -1)
     return torch.matmul(weights.to(value.dtype), value), torch.logsumexp(scores.to(torch.float32), -1)
+
+
+def probabilities(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    """What scaled_dot_product_attention multiplies values with."""
+    return torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
+
+
+def attended(weights: torch.Tensor, query: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> torch.Tensor:
+    """Its product of probabilities and values."""
+    return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
 
 
 def _scores(

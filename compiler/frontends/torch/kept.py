@@ -32,6 +32,7 @@ RESHAPES = (
     *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default),
     *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
 )
+FACTOR = aten.mul.Tensor
 VIEWS = (*CASTS, *RESHAPES, aten.permute.default, aten.transpose.int)
 FILLED = {aten.full.default: 1, aten.full_like.default: 1, aten.scalar_tensor.default: 0}  # where the number stands
 BY_NUMBERS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
@@ -72,9 +73,8 @@ class DerivativeOfKept(Derivative):
             inputs, wanted = self.leaves(values, tensors)
             with differentiating():
                 env, _ = attention.run([*filter(is_tensor, inputs)])
-                of_scores, of_values = attention.gradients(env, *tensors[-len(self.given) :])
-                pairs = ((env[attention.scores], of_scores), (env[attention.values], of_values))
-                ends, theirs = zip(*((end, g) for end, g in pairs if end.requires_grad), strict=True)
+                pairs = attention.gradients(env, *tensors[-len(self.given) :])
+                ends, theirs = zip(*((env[end], g) for end, g in pairs if env[end].requires_grad), strict=True)
                 return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
 
         return traced(gradients, [*filter(is_tensor, values), *self.given])
@@ -82,8 +82,8 @@ class DerivativeOfKept(Derivative):
 
 @dataclass(frozen=True)
 class _Attention:
-    """What `module` computes of tensors: a softmax of `scores`, its probabilities seen through views and casts times
-    `values`, and the product seen `through` others."""
+    """What `module` computes of tensors: a softmax of `scores`, its probabilities, seen through views, casts and
+    products with factors, times `values`, and the product seen `through` views and casts."""
 
     module: torch.fx.GraphModule
     softmax: Node
@@ -135,20 +135,31 @@ class _Attention:
     @torch.no_grad()
     def gradients(
         self, env: dict[Node, Any], result: torch.Tensor, *rows_and_gradient: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Those of the scores and of the values, from what was kept and the gradient of the result."""
+    ) -> list[tuple[Node, torch.Tensor]]:
+        """Those of the scores, of the values and of the factors, from what was kept and the gradient of the result."""
         *rows, gradient = rows_and_gradient
         scores, values = env[self.scores], env[self.values]
         output = _before(self.through, env, result)
         gradient = _before(self.through, env, gradient).to(env[self.product].dtype)
         p = self.probabilities(scores, rows)
-        weights = p.to(env[self.softmax].dtype)
+        weights = [p.to(env[self.softmax].dtype)]
         for node in self.weights:
-            weights = _again(node, env, weights)
-        of_values = torch.ops.attn_opt.matmul(weights.mT, gradient).sum_to_size(values.shape)
-        row_sums = (_wide(gradient) * _wide(output)).sum(-1).unsqueeze(-1)
-        of_weights = _wide(torch.ops.attn_opt.matmul(gradient, values.mT)) - row_sums
-        return (p * _before(self.weights, env, of_weights)).to(scores.dtype), of_values
+            weights.append(_again(node, env, weights[-1]))
+        of_values = torch.ops.attn_opt.matmul(weights[-1].mT, gradient).sum_to_size(values.shape)
+        of_weights = _wide(torch.ops.attn_opt.matmul(gradient, values.mT))
+        row_sums = (_wide(gradient) * _wide(output)).sum(-1).unsqueeze(-1)  # Σ_k p·ds/dp, whatever the factors are
+        moved = [node for node in self.weights if node.target not in (*CASTS, FACTOR)]
+        if moved:
+            row_sums = _before(moved, env, row_sums.expand_as(of_weights))
+        found = [(self.values, of_values)]
+        for node, weight in zip(reversed(self.weights), reversed(weights[:-1]), strict=True):
+            if node.target is FACTOR:
+                factor: Any = node.args[1]
+                found.append((factor, (of_weights * weight).sum_to_size(env[factor].shape)))
+                of_weights = of_weights * env[factor]
+            else:
+                of_weights = _before([node], env, of_weights)
+        return [(self.scores, (p * (of_weights - row_sums)).to(scores.dtype)), *found]
 
 
 def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Attention | None:
@@ -168,7 +179,7 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
     product, through = _seen_through(result)
     if product.target not in PRODUCTS:
         return None
-    softmax, weights = _seen_through(product.args[0])
+    softmax, weights = _seen_through(product.args[0], with_factors=True)
     between = [softmax, *weights, product, *through]
     if softmax.target not in SOFTMAXES or any(len(node.users) > 1 for node in between):
         return None
@@ -179,13 +190,22 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
     return None if is_repeated or not is_last else _Attention(module, softmax, weights, product, through)
 
 
-def _seen_through(node: Any) -> tuple[Node, list[Node]]:
-    """What a node is views and casts of, and these, from the first one on."""
+def _seen_through(node: Any, with_factors: bool = False) -> tuple[Node, list[Node]]:
+    """What a node is views and casts of, and these, from the first one on; if said so, products with factors, too, to
+    which it is given as their first argument."""
     found: list[Node] = []
-    while node.target in VIEWS:
+    while node.target in VIEWS or (with_factors and _is_scaled(node)):
         found.insert(0, node)
         node = node.args[0]
     return node, found
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether it is a product that is as large as its first argument, with a tensor."""
+    if node.target is not FACTOR or not all(isinstance(a, Node) for a in node.args):
+        return False
+    own, value = node.meta["val"], node.args[0].meta["val"]  # type: ignore[union-attr]
+    return statically_known_true(sym_eq(list(own.shape), list(value.shape)))
 
 
 def _below(node: Node) -> Any:

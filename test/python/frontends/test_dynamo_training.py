@@ -459,15 +459,6 @@ def test_without_gradients_nothing_is_kept():
     assert fast(*args).grad_fn is not None
 
 
-def test_dropout_stays_with_torch():
-    counts = Counts()
-    with pytest.warns(UserWarning, match="random numbers are drawn there"):
-        compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.5))(
-            *needy(*PLAIN)
-        ).sum().backward()
-    assert counts.compiled == 0 and any("random numbers" in r for r in counts.reasons)
-
-
 class Block(torch.nn.Module):
     """A layer of a language model: causal, its 4 heads sharing keys and values by twos."""
 

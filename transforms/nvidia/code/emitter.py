@@ -28,6 +28,7 @@ from .thread import (
     i32,
     i64,
     less,
+    mul,
     pointer,
     register_type,
     rem,
@@ -95,8 +96,12 @@ class Emitter:
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
         if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))) and not _goes_round(op):
             # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
-            # registers for two matmuls under way, and serialise them (C7511).
-            bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
+            # registers for two matmuls under way, and serialise them (C7511). What the step is a
+            # multiple of it may see: what is made of upper bits of indices alone is computed once then.
+            step = int(constant_value(op.operands[2]) or 0)
+            power = step & -step or 1
+            part = constant(i32(), step // power) if step else bounds[2]
+            bounds[2] = mul(asm("mov.b32 $0, $1;", "=r,r", [part], [i32()], effects=False)[0], power)
         loop, block = make_for(bounds, scalars)
         body = for_body(op)
         self.values[body.arguments[0]] = block.arguments[0]

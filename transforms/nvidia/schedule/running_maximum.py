@@ -113,8 +113,9 @@ def probability_types(body: ir.Block) -> set[str]:
 
 
 def has_weights(loop: ir.Operation) -> bool:
-    """Whether a matmul in the loop's body multiplies exponentials with weights, as of a dropout: these products may be
-    too large or too small for their type where the sum of the exponentials is not."""
+    """Whether a matmul in the loop's body multiplies exponentials with weights: these products may be too large or too
+    small for their type where the sum of the exponentials is not. Choices
+    between them and 0, as of a dropout, are none."""
     lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_matmul(op)]
     return any(_weighs(left, loop, False, set()) for left in lefts)
 
@@ -137,8 +138,15 @@ def _weighs(value: ir.Value, loop: ir.Operation, by_other: bool, seen: set[ir.Va
         yielded = ops_of(op.regions[0].blocks[0])[-1].operands[list(op.results).index(value)]
         return not is_matmul(op) and _weighs(yielded, loop, by_other, seen)
     varying = [v for v in op.operands if constant_value(v) is None]
-    is_factor = op.name in PASSING or (op.name == "arith.mulf" and len(varying) == 1)
+    is_factor = op.name in PASSING or (op.name == "arith.mulf" and len(varying) == 1) or _is_mask(op, loop)
     return any(_weighs(v, loop, by_other or not is_factor, seen) for v in varying)
+
+
+def _is_mask(op: ir.Operation, loop: ir.Operation) -> bool:
+    """Whether it chooses between something and 0, and not by an exponential."""
+    if op.name != "arith.select" or 0.0 not in map(constant_value, list(op.operands)[1:]):
+        return False
+    return not _weighs(op.operands[0], loop, True, set())
 
 
 def rows_that(value: ir.Value, check: Callable[[ir.Value], ir.Value]) -> ir.Value:
