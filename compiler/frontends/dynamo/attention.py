@@ -22,22 +22,27 @@ FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth
 class AttentionCall(torch.nn.Module):
     """Runs `part` as a kernel, or as it is if it is no attention or fewer than `least` operations.
 
-    `expected` tells the output's layout.
+    `expected` tells the layout of each result; of several, `part` and this give a tuple.
     """
 
     def __init__(
-        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: float = 0
+        self,
+        part: torch.fx.GraphModule,
+        expected: Sequence[torch.Tensor],
+        target: str,
+        options: Options,
+        least: float = 0,
     ):
         super().__init__()
         self.part, self.least, self.told = part, least, False
-        self.kernels = AttentionKernels(part, order_of(expected), target, options)
-        self.inverse = inverse(self.kernels.order)
+        self.kernels = AttentionKernels(part, [*map(order_of, expected)], target, options)
+        self.inverses = [inverse(order) for order in self.kernels.orders]
         # Numbers, such as the position of a token, would need a kernel for each value, if they were no tensors.
         placeholders = part.graph.find_nodes(op="placeholder")
         self.numbers = [i for i, node in enumerate(placeholders) if is_operand(node)] if target == "cpu" else []
         self.flops = flops(part)
 
-    def forward(self, *inputs: Any) -> torch.Tensor:
+    def forward(self, *inputs: Any) -> Any:
         work = self.flops(inputs)
         if work == 0 and any(isinstance(v, torch.Tensor) and v.numel() == 0 for v in inputs):
             return self.part(*inputs)
@@ -49,22 +54,25 @@ class AttentionCall(torch.nn.Module):
         arguments = inputs
         if self.numbers:
             arguments = tuple(torch.tensor(v) if i in self.numbers else v for i, v in enumerate(inputs))
-        result = self.attended(arguments, 1 if work < FLOPS_TO_SHARE else None)
-        return self.part(*inputs) if result is None else permuted(result, self.inverse)
+        results = self.attended(arguments, 1 if work < FLOPS_TO_SHARE else None)
+        if results is None:
+            return self.part(*inputs)
+        found = tuple(map(permuted, results, self.inverses))
+        return found[0] if len(found) == 1 else found
 
-    def attended(self, inputs: Sequence[Any], threads: int | None) -> torch.Tensor | None:
-        """The kernel's result, its dimensions as they lie in memory; None if torch is to compute it."""
+    def attended(self, inputs: Sequence[Any], threads: int | None) -> Sequence[torch.Tensor] | None:
+        """The kernel's results, their dimensions as they lie in memory; None if torch is to compute them."""
         results = self.kernels.run(inputs, threads)
-        return None if results is None else as_torch(results[0])
+        return None if results is None else [*map(as_torch, results)]
 
 
 class AttentionKernels(Kernels):
-    """The kernels of `part`, whose result lies in memory in the `order` of dimensions that torch's would."""
+    """The kernels of `part`, whose results lie in memory in the `orders` of dimensions that torch's would."""
 
-    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...], target: str, options: Options):
-        self.part, self.order, self.target, self.options = part, order, target, options
+    def __init__(self, part: torch.fx.GraphModule, orders: Sequence[tuple[int, ...]], target: str, options: Options):
+        self.part, self.orders, self.target, self.options = part, orders, target, options
         values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
-        super().__init__(values, (structure(part), order, target, repr(options)))
+        super().__init__(values, (structure(part), *orders, target, repr(options)))
         self._traced: dict[Any, TorchProgram | str] = {}
 
     def compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
@@ -77,7 +85,7 @@ class AttentionKernels(Kernels):
         if key not in self._traced:
             example = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs]
             with torch.no_grad():
-                program = self.traced_as(_Reordered(self.part, self.order), example)
+                program = self.traced_as(_Reordered(self.part, self.orders), example)
             self._traced[key] = why_left(program) or program
         return self._traced[key]
 
@@ -116,14 +124,17 @@ def why_left(program: TorchProgram, statistics: Sequence[int] = ()) -> str:
 
 
 class _Reordered(torch.nn.Module):
-    """`part` with its result in memory as torch would have it: dimension 0 is the one with the largest stride."""
+    """`part` with its results in memory as torch would have them: dimension 0 is the one with the largest stride."""
 
-    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...]):
+    def __init__(self, part: torch.fx.GraphModule, orders: Sequence[tuple[int, ...]]):
         super().__init__()
-        self.part, self.order = part, order
+        self.part, self.orders = part, orders
 
-    def forward(self, *inputs: Any) -> torch.Tensor:
-        return self.part(*inputs).permute(self.order).contiguous()
+    def forward(self, *inputs: Any) -> Any:
+        results = self.part(*inputs)
+        if not isinstance(results, tuple):
+            return results.permute(self.orders[0]).contiguous()
+        return tuple(x.permute(order).contiguous() for x, order in zip(results, self.orders, strict=True))
 
 
 def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:

@@ -13,6 +13,7 @@ EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
 WITHOUT_SOFTMAX = {"sigmoid", "sigmoid_", "relu", "relu_", "square"}
 WEIGHTING = {"tanh", "silu", "softplus", "gelu", "mish", "erf", "hardsigmoid", "relu6", "tril", "masked_fill", "where"}
 WEIGHTING |= {"pow", "abs", "clamp", "clamp_min", "minimum", "maximum", "cos", "ge", "gt", "le", "lt", "tril_", "silu_"}
+SUMS = {"sum", "mean"}
 LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),

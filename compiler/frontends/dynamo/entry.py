@@ -13,6 +13,7 @@ kernels too (dynamo/gradients.py). The rest is run as it was, by torch itself or
 """
 
 import importlib.metadata
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -134,19 +135,33 @@ def _take_out(
     graph: torch.fx.GraphModule, region: Region, carriers: set[torch.fx.Node], options: Options, least: float
 ) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
-    needs_gradient = region.output in carriers
+    needs_gradient = any(result in carriers for result in region.results)
     draw_seeds(graph.graph, region)
     part = region.as_module(graph, carriers if needs_gradient else frozenset())
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
-    expected = region.output.meta["example_value"]
-    arguments = part, expected, TARGETS[expected.device.type], options, least
-    call = DifferentiableCall(*arguments, keeps=not region.is_changed) if needs_gradient else AttentionCall(*arguments)
+    expected = [result.meta["example_value"] for result in region.results]
+    arguments = part, expected, TARGETS[expected[0].device.type], options, least
+    if needs_gradient:
+        carrying = [result in carriers for result in region.results]
+        call: AttentionCall = DifferentiableCall(*arguments, carrying=carrying, keeps=not region.is_changed)
+    else:
+        call = AttentionCall(*arguments)
     graph.add_submodule(name, call)
     with graph.graph.inserting_after(region.output):
         node = graph.graph.call_module(name, tuple(region.inputs))
-    node.meta = dict(region.output.meta)
-    region.output.replace_all_uses_with(node)
+    results = [node]
+    if region.others:
+        node.meta["example_value"] = tuple(expected)
+        for i in range(len(expected)):
+            with graph.graph.inserting_after(results[-1]):
+                results.append(graph.graph.call_function(operator.getitem, (node, i)))
+        del results[0]
+    for user in reversed(region.late):
+        results[-1].append(user)
+    for result, found in zip(region.results, results, strict=True):
+        found.meta = dict(result.meta)
+        result.replace_all_uses_with(found)
     for node in reversed(region.nodes):
         if not node.users:
             graph.graph.erase_node(node)

@@ -6,6 +6,9 @@ What is kept between them are the inputs, the output, and one or two numbers of 
 computes anew what it needs of the scores, as FlashAttention's does. Where that is no kernel, or something writes to the
 output, the derivative has the inputs alone, and computes the rest once more. Both are compiled before the first call,
 so that attention whose derivative has no kernel stays with torch as a whole.
+
+Of several results the derivative is that by the first one. Where gradients come to others, such as probabilities that
+are looked at most often, torch computes all of it again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +17,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..torch.dropout import seeded
 from ..torch.tracing import TorchKernel, as_torch
-from .attention import AttentionCall
+from .attention import AttentionCall, AttentionKernels
 from .derivatives import DerivativeKernels, KeepingKernels, KeptDerivativeKernels
 from .kernel import Kernels
 
@@ -24,15 +28,20 @@ Found = tuple[tuple[Kernels, TorchKernel], tuple[DerivativeKernels, TorchKernel]
 
 
 class DifferentiableCall(AttentionCall):
-    """Attention whose result needs a gradient where an input does. `keeps`: it may keep its output until then."""
+    """Attention whose results need gradients where an input does, but for those that do not carry any (`carrying`).
+    `keeps`: it may keep its output until then."""
 
-    def __init__(self, *arguments: Any, keeps: bool):
+    def __init__(self, *arguments: Any, carrying: Sequence[bool], keeps: bool):
         super().__init__(*arguments)
-        self.keeping = KeepingKernels(self.kernels) if keeps else None
+        self.carrying, self.first = carrying, self.kernels
+        if len(carrying) > 1:
+            first = self.kernels
+            self.first = AttentionKernels(_first_result(self.part), first.orders[:1], first.target, first.options)
+        self.keeping = KeepingKernels(self.kernels) if keeps and len(carrying) == 1 else None
         self.pairs: dict[tuple[int, ...], list[Pair]] = {}  # by the inputs that need gradients, the best one first
         self.found: dict[Any, Found | None] = {}  # by these, and what kernels for inputs depend on
 
-    def attended(self, inputs: Sequence[Any], threads: int | None) -> torch.Tensor | None:
+    def attended(self, inputs: Sequence[Any], threads: int | None) -> Sequence[torch.Tensor] | None:
         needed = tuple(i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and v.requires_grad)
         if not needed or not torch.is_grad_enabled():
             return super().attended(inputs, threads)
@@ -43,7 +52,7 @@ class DifferentiableCall(AttentionCall):
         results = forward.called(kernel, inputs, threads)
         if results is None:
             return None
-        return _Attention.apply([*map(as_torch, results)], derivative, backward, threads, *inputs)
+        return _Attention.apply([*map(as_torch, results)], self, derivative, backward, threads, *inputs)
 
     def _kernels_of(self, needed: tuple[int, ...], inputs: Sequence[Any]) -> Found | None:
         """The best pair that there are kernels of for such inputs; looked for anew where sizes are open."""
@@ -72,28 +81,60 @@ class DifferentiableCall(AttentionCall):
     def _pairs(self, needed: tuple[int, ...]) -> Iterator[Pair]:
         if self.keeping is not None:
             yield self.keeping, KeptDerivativeKernels(self.kernels, needed)
-        yield self.kernels, DerivativeKernels(self.kernels, needed)
+        yield self.kernels, DerivativeKernels(self.first, needed)
+
+    def again(self, inputs: Sequence[Any], gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """The gradients of the inputs, where those of all results are given as these lie in memory, by torch."""
+        leaves = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v for v in inputs]
+        wanted = [v for v in leaves if isinstance(v, torch.Tensor) and v.requires_grad]
+        with torch.enable_grad(), seeded():
+            results = map(torch.Tensor.permute, self.part(*leaves), self.kernels.orders)
+            given = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None and r.requires_grad]
+            ends, theirs = zip(*given, strict=True)
+            found = iter(torch.autograd.grad(ends, wanted, theirs, allow_unused=True))
+        return [next(found) if isinstance(v, torch.Tensor) and v.requires_grad else None for v in leaves]
+
+
+def _first_result(part: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """`part` with the first of its results alone."""
+    graph = torch.fx.Graph()
+    results: Any = graph.graph_copy(part.graph, {})
+    graph.output(results[0])
+    return torch.fx.GraphModule(part, graph)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, results: list[torch.Tensor], derivative: Any, kernel: Any, threads: int | None, *inputs: Any
+        ctx: Any,
+        results: list[torch.Tensor],
+        call: DifferentiableCall,
+        derivative: Any,
+        kernel: Any,
+        threads: int | None,
+        *inputs: Any,
     ) -> Any:
-        """The result, which is in a list so that torch does not take it for an input."""
-        ctx.derivative, ctx.kernel, ctx.threads = derivative, kernel, threads
+        """The results, which are in a list so that torch does not take them for inputs."""
+        ctx.call, ctx.derivative, ctx.kernel, ctx.threads = call, derivative, kernel, threads
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in inputs]
         ctx.places = [i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)]
         ctx.save_for_backward(*(inputs[i] for i in ctx.places), *derivative.kept(results))
-        return results[0]
+        ctx.set_materialize_grads(False)
+        returned = results[: len(call.carrying)]
+        ctx.mark_non_differentiable(*(r for r, carries in zip(returned, call.carrying, strict=True) if not carries))
+        return tuple(returned)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor | None, *gradients: torch.Tensor | None) -> Any:
         inputs, saved = list(ctx.others), ctx.saved_tensors
         for i, value in zip(ctx.places, saved, strict=False):
             inputs[i] = value
         kept = saved[len(ctx.places) :]
+        if any(g is not None for g in gradients):
+            return *[None] * 5, *ctx.call.again(inputs, (gradient, *gradients))
+        if gradient is None:
+            return *[None] * 5, *[None] * len(inputs)
         if gradient.stride(-1) != 1:  # as that of a sum, one number for all: kernels read dense rows
             gradient = gradient.contiguous()
-        return None, None, None, None, *ctx.derivative.gradients(ctx.kernel, inputs, ctx.threads, *kept, gradient)
+        return *[None] * 5, *ctx.derivative.gradients(ctx.kernel, inputs, ctx.threads, *kept, gradient)

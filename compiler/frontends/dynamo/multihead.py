@@ -8,7 +8,6 @@ nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.Transformer end in one 
 """
 
 import contextlib
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,9 +115,7 @@ def write_out(graph: torch.fx.GraphModule) -> list[str]:
         if node.kwargs.get("training") is False:
             # The probability of a dropout, which may be a symbol, is of no use then.
             values = [0.0 if isinstance(v, torch.SymFloat) else v for v in values]
-        if any(u.users and u.target is operator.getitem and u.args[1] == 1 for u in node.users):
-            left.append("its probabilities are used elsewhere too")
-        elif any(v != 0.0 if not isinstance(v, torch.Tensor) else v.is_nested for v in values):
+        if any(v != 0.0 if not isinstance(v, torch.Tensor) else v.is_nested for v in values):
             left.append("a call of multi-head attention has symbols or nested tensors among its arguments")
         else:
             try:

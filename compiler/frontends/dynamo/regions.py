@@ -7,12 +7,13 @@ arithmetic and element-wise calls that make more than they read, so that reshape
 in memory.
 
 A region is run at the place of its last call, so nothing may write to what it reads before; it may write to what it
-makes.
+makes. What of it is read elsewhere too, such as probabilities, is another result, seen through the views and sums that
+follow: its mean over heads is all that is made then.
 """
 
 import operator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from .calls import (
     LAYERS,
     MAX_PATH,
     SOFTMAXES,
+    SUMS,
     UNFILLED,
     VIEWS,
     elements,
@@ -44,13 +46,20 @@ TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 @dataclass
 class Region:
-    """Some nodes of a graph in their order; all but `output` are used inside only, or computed again inside. The output
-    `is_changed` if what comes after them writes to it."""
+    """Some nodes of a graph in their order; all but `output` and `others` are used inside only, or computed again
+    inside. The output `is_changed` if what comes after them writes to it. Calls that are `late` come before the output
+    and read others: they are to stand behind it."""
 
     nodes: list[torch.fx.Node]
     output: torch.fx.Node
     refused: str = ""
     is_changed: bool = False
+    others: list[torch.fx.Node] = field(default_factory=list)
+    late: list[torch.fx.Node] = field(default_factory=list)
+
+    @property
+    def results(self) -> list[torch.fx.Node]:
+        return [self.output, *self.others]
 
     @property
     def inputs(self) -> list[torch.fx.Node]:
@@ -83,7 +92,7 @@ class Region:
             if _stops_gradients(node, carriers):
                 copies[node] = part.call_method("detach", (copies[node],))
                 copies[node].meta = dict(node.meta)
-        part.output(copies[self.output])
+        part.output(tuple(copies[n] for n in self.results) if self.others else copies[self.output])
         return torch.fx.GraphModule(graph, part)
 
 
@@ -288,24 +297,76 @@ def _region(
     indexed: set[torch.fx.Node],
     memory: Memory,
 ) -> Region:
-    refused = ""
     core |= _writers(core, output, order, memory)
     core |= _enclosed(core)
-    for node in core:
-        outside = [u for u in node.users if u not in core and (u.users or u.op == "output")]
-        if node is not output and outside and isinstance(node.meta.get("example_value"), torch.Tensor):
-            refused = "its scores or probabilities are used elsewhere too"
+    others, following = _read_elsewhere(core, output, memory)
+    late, refused = _late(core, output, others, order, memory)
     nodes = set(core)
     if not refused:
         _grow(nodes, core, order, taken, indexed, memory)
     ordered = sorted(nodes, key=order.__getitem__)
-    late = ordered[ordered.index(output) + 1 :]
-    if not refused and any(n.users for n in late):
+    behind = [n for n in ordered[ordered.index(output) + 1 :] if n not in following]
+    if not refused and any(n.users for n in behind):
         refused = "its parts are not in order"
-    if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order, memory):
+    if not refused and _writes_between([n for n in ordered if n not in behind and n not in indexed], order, memory):
         refused = "memory is written to between its matmuls"
     is_changed = any(memory.of(output) in to for writer, to in memory.written.items() if writer not in nodes)
-    return Region(ordered, output, refused, is_changed)
+    return Region(ordered, output, refused, is_changed, others, late)
+
+
+def _read_elsewhere(
+    core: set[torch.fx.Node], output: torch.fx.Node, memory: Memory
+) -> tuple[list[torch.fx.Node], set[torch.fx.Node]]:
+    """What outside of the core reads of it besides the output, seen through the only call that does, if that is a view
+    or a sum; and these calls, which become part of it."""
+    others: list[torch.fx.Node] = []
+    following: set[torch.fx.Node] = set()
+    for node in list(core):
+        if node is output or not isinstance(node.meta.get("example_value"), torch.Tensor):
+            continue
+        outside = _outside(node, core)
+        while len(outside) == 1 and _only_follows(node, outside[0], memory):
+            (node,) = outside
+            core.add(node)
+            following.add(node)
+            outside = _outside(node, core)
+        if outside:
+            others.append(node)
+    return others, following
+
+
+def _outside(node: torch.fx.Node, core: set[torch.fx.Node]) -> list[torch.fx.Node]:
+    return [u for u in node.users if u not in core and (u.users or u.op == "output")]
+
+
+def _only_follows(node: torch.fx.Node, user: torch.fx.Node, memory: Memory) -> bool:
+    is_tensor = isinstance(user.meta.get("example_value"), torch.Tensor)
+    name = name_of(user)
+    return is_tensor and name in VIEWS | SUMS and user not in memory.written and user.all_input_nodes == [node]
+
+
+def _late(
+    core: set[torch.fx.Node],
+    output: torch.fx.Node,
+    others: list[torch.fx.Node],
+    order: dict[torch.fx.Node, int],
+    memory: Memory,
+) -> tuple[list[torch.fx.Node], str]:
+    """The calls before the output that read others, and why there may be none."""
+    if any(memory.of(n) in to for n in others for writer, to in memory.written.items() if writer not in core):
+        return [], "its scores or probabilities are used elsewhere too, and written to"
+    found, pending = set[torch.fx.Node](), list(others)
+    while pending:
+        for user in pending.pop().users:
+            if user not in core and user not in found and order[user] < order[output]:
+                found.add(user)
+                pending.append(user)
+    late = sorted(found, key=order.__getitem__)
+    if late and any(
+        order[late[0]] <= order[writer] < order[output] and writer not in core for writer in memory.written
+    ):
+        return [], "its scores or probabilities are used elsewhere too, where memory is written to"
+    return late, ""
 
 
 def _writers(

@@ -13,6 +13,10 @@ Without seeds x is lowbias32 of C. Wellons, "Prospecting for Hash Functions" (20
 points of a lattice, spread evenly. Where torch computes the same attention itself, it draws a mask of its own.
 """
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 
@@ -24,9 +28,26 @@ QUERIES = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F  # a: primes, of xxHash
 KEYS = 1, 0x165667B1, 0xCC9E2D51, 0x1B873593  # b: another one, and what MurmurHash3 multiplies by
 
 
+_seeded = threading.local()  # whether masks are those of seeds where nothing is traced, too
+
+
+@contextlib.contextmanager
+def seeded() -> Iterator[None]:
+    """Within it, in this thread, the functions below compute what a kernel of them does."""
+    _seeded.on = True
+    try:
+        yield
+    finally:
+        _seeded.on = False
+
+
+def _is_by_seed() -> bool:
+    return torch.compiler.is_exporting() or getattr(_seeded, "on", False)
+
+
 def dropout(weights: torch.Tensor, p: float, seed: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     """torch's dropout in training; the mask is that of `seed`, two numbers of int32, where this is traced."""
-    if not torch.compiler.is_exporting():
+    if not _is_by_seed():
         return F.dropout(weights, p, training=True, inplace=inplace)
     return dropped(weights, p, seed, inplace)
 
@@ -44,7 +65,7 @@ def scaled_dot_product_attention(
 ) -> torch.Tensor:
     """torch's function of this name, with a dropout as above."""
     arguments = query, key, attn_mask, is_causal, scale, enable_gqa
-    if not torch.compiler.is_exporting():
+    if not _is_by_seed():
         named = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **named)
     return attended(dropped(probabilities(*arguments), dropout_p, seed), query, value, enable_gqa)

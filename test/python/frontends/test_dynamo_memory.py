@@ -229,11 +229,17 @@ def scores_added_to_another(q, k, v, bias):
     return mask.softmax(-1) @ v, first
 
 
-def scores_seen_elsewhere(q, k, v, bias):
-    s = q @ k.mT
-    first = s[0]
-    s += bias
-    return s.softmax(-1) @ v, first
+def probabilities_written_elsewhere(q, k, v, bias):
+    p = (q @ k.mT).softmax(-1)
+    o = p @ v
+    p += bias
+    return o, p
+
+
+def written_before_the_values(q, k, v, bias):
+    p = (q @ k.mT).softmax(-1)
+    bias += p.sum()
+    return p @ v, bias
 
 
 def scores_in_an_input(q, k, v, bias):
@@ -345,7 +351,8 @@ WRITTEN = "memory is written to between its matmuls"
         (mask_written, WRITTEN),
         (mask_written_through_a_view, WRITTEN),
         (scores_added_to_another, WRITTEN),
-        (scores_seen_elsewhere, "its scores or probabilities are used elsewhere too"),
+        (probabilities_written_elsewhere, "its scores or probabilities are used elsewhere too, and written to"),
+        (written_before_the_values, "its scores or probabilities are used elsewhere too, where memory is written to"),
         (scores_in_an_input, ""),
         (keys_by_a_custom_op, WRITTEN),
         (values_by_a_custom_op, WRITTEN),
