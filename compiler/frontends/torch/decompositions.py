@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from . import dropout_masks
 from . import experts as torch_experts
 from . import searches as torch_searches
 from . import shapes as torch_shapes
@@ -415,6 +416,7 @@ def decompositions() -> dict[Any, Callable]:
     table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
     table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
+    table[torch.ops.attn_opt.is_kept.default] = dropout_masks.written_out
     table[torch.ops.aten.pow.Tensor_Scalar] = power
     table[torch.ops.aten.pow.Tensor_Tensor] = power_of_tensors
     table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
