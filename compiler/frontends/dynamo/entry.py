@@ -28,14 +28,13 @@ from .checkpoints import Checkpointed, checkpoints, replace
 from .checkpoints import why_not as why_not_under
 from .dropouts import draw_seeds
 from .gradients import DifferentiableCall
-from .kernel import count_left
+from .kernel import TARGETS, count_left
 from .memory import follow_writes, take_views_where_read
 from .multihead import WRITTEN_OUT, write_out
 from .regions import Region, find_regions, spell_sizes_out
 from .vmap import transforms, write_out_maps
 
 REST = ("eager", "inductor")
-TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 OURS = (AttentionCall, Checkpointed)  # modules in a graph that inductor is not given
 TRANSFORMED = "torch.func or forward-mode differentiation transforms it"
 

@@ -21,7 +21,11 @@ from ..torch.dropout import seeded
 from ..torch.tracing import TorchKernel, as_torch
 from .attention import AttentionCall, AttentionKernels
 from .derivatives import DerivativeKernels, KeepingKernels, KeptDerivativeKernels
-from .kernel import Kernels
+from .kernel import Kernels, autocast, autocasting, count_left
+
+BY_OTHERS = (
+    "gradients come to its scores or probabilities, which have no kernel: torch computes it again for all gradients"
+)
 
 Pair = tuple[Kernels, DerivativeKernels]  # the kernels forward and backward
 Found = tuple[tuple[Kernels, TorchKernel], tuple[DerivativeKernels, TorchKernel]]  # … and those for some inputs
@@ -83,11 +87,15 @@ class DifferentiableCall(AttentionCall):
             yield self.keeping, KeptDerivativeKernels(self.kernels, needed)
         yield self.kernels, DerivativeKernels(self.first, needed)
 
-    def again(self, inputs: Sequence[Any], gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """The gradients of the inputs, where those of all results are given as these lie in memory, by torch."""
+    def again(
+        self, inputs: Sequence[Any], gradients: Sequence[torch.Tensor | None], casts: Sequence[torch.dtype | None]
+    ) -> list[torch.Tensor | None]:
+        """The gradients of the inputs, where those of all results are given as these lie in memory, by torch. `casts`:
+        what it cast operands to on the way forward."""
+        count_left(BY_OTHERS)
         leaves = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v for v in inputs]
         wanted = [v for v in leaves if isinstance(v, torch.Tensor) and v.requires_grad]
-        with torch.enable_grad(), seeded():
+        with torch.enable_grad(), seeded(), autocasting(casts):
             results = map(torch.Tensor.permute, self.part(*leaves), self.kernels.orders)
             given = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None and r.requires_grad]
             ends, theirs = zip(*given, strict=True)
@@ -116,6 +124,7 @@ class _Attention(torch.autograd.Function):
     ) -> Any:
         """The results, which are in a list so that torch does not take them for inputs."""
         ctx.call, ctx.derivative, ctx.kernel, ctx.threads = call, derivative, kernel, threads
+        ctx.casts = autocast()
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in inputs]
         ctx.places = [i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)]
         ctx.save_for_backward(*(inputs[i] for i in ctx.places), *derivative.kept(results))
@@ -132,7 +141,7 @@ class _Attention(torch.autograd.Function):
             inputs[i] = value
         kept = saved[len(ctx.places) :]
         if any(g is not None for g in gradients):
-            return *[None] * 5, *ctx.call.again(inputs, (gradient, *gradients))
+            return *[None] * 5, *ctx.call.again(inputs, (gradient, *gradients), ctx.casts)
         if gradient is None:
             return *[None] * 5, *[None] * len(inputs)
         if gradient.stride(-1) != 1:  # as that of a sum, one number for all: kernels read dense rows

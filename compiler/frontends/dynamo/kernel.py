@@ -1,8 +1,9 @@
 """The kernels of parts of graphs: compiled at the first call with each kind of inputs, and shared by equal parts."""
 
 import collections
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from ...api import CompileError
 from ...diagnostics import user_error
 from ..torch.tracing import TorchKernel, TorchProgram, trace
 
+TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
 NO_ATTENTION = "no plain softmax was found between its matmuls"
@@ -94,7 +96,7 @@ class Kernels:
 
     def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
         """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
-        key = (self.structure, _autocast(), own)
+        key = (self.structure, autocast(), own)
         if key in _kernels:
             _kernels.move_to_end(key)
             if not isinstance(_kernels[key], str):
@@ -150,9 +152,18 @@ class Kernels:
                 raise user_error("torch.export knows a single size for what should be any")
 
 
-def _autocast() -> tuple[torch.dtype | None, ...]:
+def autocast() -> tuple[torch.dtype | None, ...]:
     """The types that torch casts operands of matmuls to, where this is called: casts that tracing writes down."""
-    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda"))
+    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in TARGETS)
+
+
+@contextlib.contextmanager
+def autocasting(types: Sequence[torch.dtype | None]) -> Iterator[None]:
+    """Within it, torch casts as it did where `autocast` gave these types."""
+    with contextlib.ExitStack() as stack:
+        for device, dtype in zip(TARGETS, types, strict=True):
+            stack.enter_context(torch.autocast(device, dtype=dtype, enabled=dtype is not None))
+        yield
 
 
 def _shape(value: Any) -> Any:
