@@ -32,6 +32,7 @@ ELEMENTWISE = {
     *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
 }
 IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
+MODES = {"_set_grad_enabled", "_enter_autocast", "_exit_autocast"}  # of what is called behind them
 # Calls that write to some arguments where another one is given, and true: neither names nor schemas tell.
 STATISTICS = ("running_mean", "running_var")
 QUIET_WRITES = {

@@ -25,6 +25,7 @@ from .calls import (
     ELEMENTWISE,
     LAYERS,
     MAX_PATH,
+    MODES,
     SOFTMAXES,
     SUMS,
     UNFILLED,
@@ -299,7 +300,7 @@ def _region(
 ) -> Region:
     core |= _writers(core, output, order, memory)
     core |= _enclosed(core)
-    others, following = _read_elsewhere(core, output, memory)
+    others, following = _read_elsewhere(core, output, order, memory)
     late, refused = _late(core, output, others, order, memory)
     nodes = set(core)
     if not refused:
@@ -315,13 +316,13 @@ def _region(
 
 
 def _read_elsewhere(
-    core: set[torch.fx.Node], output: torch.fx.Node, memory: Memory
+    core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int], memory: Memory
 ) -> tuple[list[torch.fx.Node], set[torch.fx.Node]]:
     """What outside of the core reads of it besides the output, seen through the only call that does, if that is a view
     or a sum; and these calls, which become part of it."""
     others: list[torch.fx.Node] = []
     following: set[torch.fx.Node] = set()
-    for node in list(core):
+    for node in sorted(core, key=order.__getitem__):
         if node is output or not isinstance(node.meta.get("example_value"), torch.Tensor):
             continue
         outside = _outside(node, core)
@@ -362,10 +363,9 @@ def _late(
                 found.add(user)
                 pending.append(user)
     late = sorted(found, key=order.__getitem__)
-    if late and any(
-        order[late[0]] <= order[writer] < order[output] and writer not in core for writer in memory.written
-    ):
-        return [], "its scores or probabilities are used elsewhere too, where memory is written to"
+    passed = [n for n in order if late and order[late[0]] <= order[n] < order[output] and n not in core]
+    if any(n in memory.written or name_of(n) in MODES for n in passed):
+        return [], "its scores or probabilities are used elsewhere too, where memory is written to or modes change"
     return late, ""
 
 

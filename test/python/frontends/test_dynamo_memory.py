@@ -352,7 +352,10 @@ WRITTEN = "memory is written to between its matmuls"
         (mask_written_through_a_view, WRITTEN),
         (scores_added_to_another, WRITTEN),
         (probabilities_written_elsewhere, "its scores or probabilities are used elsewhere too, and written to"),
-        (written_before_the_values, "its scores or probabilities are used elsewhere too, where memory is written to"),
+        (
+            written_before_the_values,
+            "its scores or probabilities are used elsewhere too, where memory is written to or",
+        ),
         (scores_in_an_input, ""),
         (keys_by_a_custom_op, WRITTEN),
         (values_by_a_custom_op, WRITTEN),

@@ -129,6 +129,23 @@ def test_what_is_detached_has_no_gradient():
     assert out.requires_grad and not mean.requires_grad
 
 
+def test_a_mode_that_ends_before_the_values():
+    """What is read without gradients cannot be moved behind."""
+
+    def function(q, k, v):
+        p = probabilities(q, k, v)
+        with torch.no_grad():
+            mean = p.mean(1) * 2
+        return p @ v, mean
+
+    dynamo_kernel._warned.clear()
+    args = [t.requires_grad_() for t in tensors(*SHAPES)]
+    with torch.enable_grad(), pytest.warns(UserWarning, match="or modes change"):
+        out, mean = compiled(function)(*args)
+    assert out.requires_grad and not mean.requires_grad
+    close(mean.detach(), function(*(a.detach().double() for a in args))[1])
+
+
 def test_gradients_under_autocast():
     """What torch computes again is cast as it was."""
     args = [t.requires_grad_() for t in tensors(*SHAPES)]
