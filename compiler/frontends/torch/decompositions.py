@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """aten.scaled_dot_product_attention in two matmuls; rows that are masked as a whole give zeros, as torch's do."""
-    weights = probabilities(query, key, attn_mask, is_causal, scale, enable_gqa)
+    weights = torch._safe_softmax(masked_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
     if dropout_p:
         weights = torch.nn.functional.dropout(weights, dropout_p)
     return attended(weights, query, value, enable_gqa)
@@ -56,29 +56,17 @@ def flash_attention_for_cpu(
     """What scaled_dot_product_attention is to torch's own kernel: the output and, in f32, its log-sum-exp."""
     if dropout_p:
         return NotImplemented
-    scores = _scores(query, key, attn_mask, is_causal, scale, enable_gqa=False)
+    scores = masked_scores(query, key, attn_mask, is_causal, scale, enable_gqa=False)
     weights = torch._safe_softmax(scores, -1)
     return torch.matmul(weights.to(value.dtype), value), torch.logsumexp(scores.to(torch.float32), -1)
 
 
-def probabilities(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    attn_mask: torch.Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> torch.Tensor:
-    """What scaled_dot_product_attention multiplies values with."""
-    return torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
-
-
 def attended(weights: torch.Tensor, query: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> torch.Tensor:
-    """Its product of probabilities and values."""
+    """What scaled_dot_product_attention makes of probabilities and values."""
     return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
 
 
-def _scores(
+def masked_scores(
     query: torch.Tensor,
     key: torch.Tensor,
     attn_mask: torch.Tensor | None,

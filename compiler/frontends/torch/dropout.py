@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from .decompositions import attended, probabilities
+from .decompositions import attended, masked_scores
 from .dropout_masks import is_kept
 
 _seeded = threading.local()  # whether masks are those of seeds where nothing is traced, too
@@ -49,11 +49,11 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """torch's function of this name, with a dropout as above."""
-    arguments = query, key, attn_mask, is_causal, scale, enable_gqa
     if not _is_by_seed():
         named = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **named)
-    return attended(dropped(probabilities(*arguments), dropout_p, seed), query, value, enable_gqa)
+    weights = torch._safe_softmax(masked_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
+    return attended(dropped(weights, dropout_p, seed), query, value, enable_gqa)
 
 
 def dropped(weights: torch.Tensor, p: float, seed: torch.Tensor, inplace: bool = False) -> torch.Tensor:

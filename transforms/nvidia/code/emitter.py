@@ -96,8 +96,8 @@ class Emitter:
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
         if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))) and not _goes_round(op):
             # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
-            # registers for two matmuls under way, and serialise them (C7511). It may see what
-            # the step is a multiple of: what is made of upper bits of indices alone is computed once then.
+            # registers for two matmuls under way, and serialise them (C7511). It may see what the
+            # step is a multiple of: what is made of upper bits of indices alone is computed once then.
             step = int(constant_value(op.operands[2]) or 0)
             power = step & -step or 1
             part = constant(i32(), step // power) if step else bounds[2]

@@ -114,8 +114,8 @@ def probability_types(body: ir.Block) -> set[str]:
 
 def has_weights(loop: ir.Operation) -> bool:
     """Whether a matmul in the loop's body multiplies exponentials with weights: these products may be too large or too
-    small for their type where the sum of the exponentials is not. Choices between them
-    and 0, as of a dropout, are none."""
+    small for their type where the sum of the exponentials is not. A choice
+    between them and 0, as of a dropout, has none."""
     lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_matmul(op)]
     return any(_weighs(left, loop, False, set()) for left in lefts)
 
