@@ -295,9 +295,9 @@ def one_block(moved: Sequence[ir.Operation]) -> list[ir.Operation]:
     kinds = [v.type for v in results]
     if not kinds or not all(isinstance(k, ir.RankedTensorType) and k.has_static_shape for k in kinds):
         return []
-    behind = [op for op in ops_of(block) if op not in inside]
-    late = _dependents(behind, results)
-    last = moved[-1]
+    *_, last = moved
+    between = [op for op in ops_of(block)[: ops_of(block).index(last)] if op not in inside]
+    late = _dependents(between, results)
     with ir.InsertionPoint(last), last.location:
         inits = [build.empty(kind.shape, kind.element_type) for kind in kinds]
         one = ir.DenseI64ArrayAttr.get([1])
@@ -311,7 +311,7 @@ def one_block(moved: Sequence[ir.Operation]) -> list[ir.Operation]:
         arguments = [ir.IndexType.get(), *kinds]
         body = forall.regions[0].blocks.append(*arguments, arg_locs=[last.location] * len(arguments))
         after = forall
-        for op in behind[: ops_of(block).index(forall) - len(moved) + 1]:
+        for op in between:
             if op in late:
                 op.move_after(after)
                 after = op
