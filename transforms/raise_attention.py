@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import all_parallel
-from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
+from ..dialects.tiling.structured import all_parallel, reading_once
+from .attention import ATTENTION, ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import (
     ancestor_in,
     backward_slice,
@@ -19,6 +19,7 @@ from .graph import (
     ops_on_way,
     other_use,
 )
+from .pairwise import PAIRWISE
 from .passes import Pass, option, remark
 from .raising.candidates import Followers
 from .raising.distributing import distributed
@@ -76,7 +77,7 @@ class RaiseAttention(Pass):
     Every element is traced back to the scalar expression that computes it, so that the order of ops, named or generic
     forms, layouts, reshapes, broadcasts and casts, but those to 8 bits, make no difference; see ``transforms/raising``.
     Uniform factors of queries and keys become one of the scores, keys and values repeated for groups of queries are
-    read as they are. Ops marked ``__root__``, and loops that are fused already, are not touched.
+    read as they are. Ops marked ``__root__``, what is raised, and loops that are fused already, are not touched.
     What is almost attention is left alone, with a remark that says why.
 
     What follows from an attention, as its derivatives do, is attention without a softmax, or a result for each query
@@ -88,6 +89,10 @@ class RaiseAttention(Pass):
     )
 
     def run(self, op: ir.Operation) -> None:
+        with reading_once():
+            self._run(op)
+
+    def _run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
         progress, followers = Progress(sums), Followers(op)
@@ -95,7 +100,7 @@ class RaiseAttention(Pass):
             followers = Followers(op)  # of what is new, too
         while progress.candidates:
             candidate = progress.candidates.pop(0)
-            if ROOT in candidate.attributes or is_normal(candidate):
+            if any(mark in candidate.attributes for mark in (ROOT, ATTENTION, PAIRWISE)) or is_normal(candidate):
                 continue
             if candidate not in followers:
                 progress.others.append(candidate)
@@ -197,7 +202,8 @@ class RaiseAttention(Pass):
         """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that
         stays as it is the reason is told, if there was none before."""
         raised_at = functools.partial(_following, given=given)
-        divided = functools.partial(divided_at, normalised=False)
+        no_ends: set[ir.Operation] = set()  # until something is raised
+        divided = functools.partial(divided_at, normalised=False, no_ends=no_ends)
         sharing: list[ir.Operation] = []
         progress.others += progress.left
         while progress.others:
@@ -212,6 +218,7 @@ class RaiseAttention(Pass):
                         continue
                     reason = self._refusal(match, progress)
                     if not reason:
+                        no_ends.clear()
                         break
                     refused = refused or (match.result.owner.operation, reason)
             else:

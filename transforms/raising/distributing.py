@@ -53,7 +53,7 @@ def distributed(op: ir.Operation) -> Distributed | None:
         element = tracer.make.element(op.results[0], at)
         if element.type != REAL:
             return None
-        tracer.splittable = element.vars
+        tracer.may_split(element.vars)
         try:
             product = contraction_at(tracer, element)
             found = _sum_of_probabilities(tracer, product) if product is not None else None

@@ -26,13 +26,18 @@ def matched_at(op: ir.Operation, normalised: bool = True, given: Given | None = 
     return match_attention(op, normalised, given)
 
 
-def divided_at(op: ir.Operation, normalised: bool = True) -> Match | None:
-    """The attention that ends in a division after the sum of products `op`; see `matched_at`."""
+def divided_at(op: ir.Operation, normalised: bool = True, no_ends: set[ir.Operation] | None = None) -> Match | None:
+    """The attention that ends in a division after the sum of products `op`; see `matched_at`. `no_ends`: ops that are
+    known to end none, to which others are added; many sums have the same ops behind them."""
+    no_ends = set() if no_ends is None else no_ends
     for end in dividing_users(op):
+        if end in no_ends:
+            continue
         with contextlib.suppress(NearMiss):
             match = matched_at(end, normalised)
             if match is not None and (normalised or match.softmax.own_sum is not None):
                 return match
+        no_ends.add(end)
     return None
 
 

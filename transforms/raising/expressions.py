@@ -76,7 +76,7 @@ class Expressions:
         self._unique: dict[Any, Expr] = {}
 
     def _make(self, kind: str, payload: Any, args: tuple[Expr, ...], type_: Any, vars_: frozenset[Var]) -> Expr:
-        key: tuple[Any, ...] = (kind, payload, str(type_), args)
+        key: tuple[Any, ...] = (kind, payload, type_, args)
         if isinstance(payload, float):
             key += (math.copysign(1, payload), payload != payload)
         found = self._unique.get(key)

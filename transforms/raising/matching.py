@@ -36,6 +36,7 @@ from .tracing import Tracer
 from .unnormalised import match_unnormalised
 
 MAX_SPLITS = 24
+SPLITS = ("batch", "output", "keys")  # which variables may be split, each with those before it, too
 STRAIGHT = ("arith.addf", "arith.subf", "arith.negf", "arith.mulf", "arith.divf", "arith.select")
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
 HIDING = (
@@ -102,9 +103,13 @@ def match_attention(op: ir.Operation, normalised: bool = True, given: Given | No
     its scores.
     """
     missed: NearMiss | None = None
-    for splits in ("batch", "output", "keys"):
+    splitting: set[str] = {*SPLITS}
+    for splits in SPLITS:
+        if splits not in splitting:  # it would find what the one before found
+            continue
+        splitting.clear()
         try:
-            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given).splitting()
+            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given, splitting).splitting()
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -137,7 +142,8 @@ class _Attempt:
 
     `splits` says which variables reshapes may split: those that both operands of the second matmul have ("batch"), all
     of the output ("output"), or those of the keys as well ("keys"), as in an image whose scores are [.., height,
-    width]: then these become several, of the extents `parts`.
+    width]: then these become several, of the extents `parts`. Those of `SPLITS` that would split more are put into
+    `others`.
     """
 
     op: ir.Operation
@@ -145,6 +151,7 @@ class _Attempt:
     splits: str
     at: tuple[Index, ...]
     given: Given | None
+    others: set[str]
     parts: tuple[int, ...] = ()
 
     def splitting(self) -> Match | None:
@@ -165,7 +172,15 @@ class _Attempt:
         second = second_matmul(tracer, element, self.parts)
         if second is None:
             return None
-        tracer.splittable = self._splittable(second, element)
+        tracer.may_split(self._splittable(self.splits, second, element))
+        try:
+            return self._match(second)
+        finally:
+            more = SPLITS[SPLITS.index(self.splits) + 1 :]
+            self.others.update(s for s in more if tracer.unsplit & self._splittable(s, second, element))
+
+    def _match(self, second: SecondMatmul) -> Match | None:
+        tracer = second.tracer
         match_weights = match_normalised if self.normalised else match_unnormalised
         missed: NearMiss | None = None
         for weights, values in second.operands:
@@ -197,10 +212,11 @@ class _Attempt:
             raise missed
         return None
 
-    def _splittable(self, second: SecondMatmul, element: Expr) -> frozenset[Var]:
+    @staticmethod
+    def _splittable(splits: str, second: SecondMatmul, element: Expr) -> frozenset[Var]:
         k, both = second.k, second.product.lhs.vars & second.product.rhs.vars
-        found = (both if self.splits == "batch" else element.vars) - set(k)
-        return found | set(k) if self.splits == "keys" and all(v.extent is not None for v in k) else found
+        found = (both if splits == "batch" else element.vars) - set(k)
+        return found | set(k) if splits == "keys" and all(v.extent is not None for v in k) else found
 
 
 def _is_of_pairs(values: Expr, first: FirstMatmul) -> bool:

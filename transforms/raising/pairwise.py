@@ -39,7 +39,7 @@ def _with_splits(op: ir.Operation, given: Given, total: Callable[[Tracer, Expr],
         try:
             tracer = Tracer(given)
             element = tracer.make.element(op.results[0], at)
-            tracer.splittable = element.vars
+            tracer.may_split(element.vars)
             found = total(tracer, element) if element.type == REAL else None
             return None if found is None else _match(tracer, at, found)
         except SplitNeeded as split:

@@ -44,7 +44,7 @@ def over_outputs(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
     for _ in range(MAX_SPLITS):
         tracer = Tracer()
         element = tracer.make.element(op.results[0], at)
-        tracer.splittable = element.vars
+        tracer.may_split(element.vars)
         try:
             found = _row_sum(tracer, element)
             if found is None:

@@ -42,7 +42,7 @@ class Statistic:
 
 def row_statistics(match: Match) -> list[Statistic]:
     """Those results of ops that depend on the scores which the online softmax can give as well."""
-    match.tracer.splittable = frozenset()
+    match.tracer.may_split(frozenset())
     found = []
     scores = match.scores.reduction.op
     for op in in_order(_readers(scores), scores.block):

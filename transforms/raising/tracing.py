@@ -71,11 +71,15 @@ class Tracer:
     def __init__(self, given: Given | None = None) -> None:
         self.make = Expressions()
         self.given = given or Given()
-        self.splittable: frozenset[Var] = frozenset()
+        self.may_split(frozenset())
         self.aliases: dict[Expr, list[Expr]] = {}
         self.parts: set[ir.Value] = set()  # of which gathers may read a part, from the first element on
         self.closer: set[Expr] = set()  # constants that are results of `brought_closer`
         self._expanded: dict[Expr, Expr] = {}
+
+    def may_split(self, variables: frozenset[Var]) -> None:
+        """From here on these may be split; `unsplit` are others that reshapes ask for."""
+        self.splittable, self.unsplit = variables, set[Var]()
 
     def reads_given(self, expr: Expr) -> bool:
         return any(n.kind == "element" and n.payload[0] in self.given for n in expr.nodes())
@@ -95,6 +99,7 @@ class Tracer:
         except SplitNeeded as split:
             if split.var in self.splittable:
                 raise
+            self.unsplit.add(split.var)
             return None
         if moved is None:
             return None

@@ -1,4 +1,10 @@
 // RUN: attn-opt %s --raise-attention | FileCheck %s
+// RUN: attn-opt %s --raise-attention | attn-opt - --raise-attention --remarks 2>&1 | FileCheck %s --check-prefix=AGAIN
+
+// What is raised is not looked at again.
+// AGAIN-NOT: remark
+//     AGAIN: func.func
+// AGAIN-NOT: remark
 
 // The derivative of attention: the sum over each row of probabilities times another product becomes one over the output
 // of an attention, which gives the statistics of rows as well. Of these, probabilities are computed again in three

@@ -1,4 +1,10 @@
 // RUN: attn-opt %s --raise-attention="statistics=3" | FileCheck %s
+// RUN: attn-opt %s --raise-attention="statistics=3" | attn-opt - --raise-attention --remarks 2>&1 | FileCheck %s --check-prefix=AGAIN
+
+// What is raised is not looked at again.
+// AGAIN-NOT: remark
+//     AGAIN: func.func
+// AGAIN-NOT: remark
 
 // The derivative of a causal attention by its values, of one sequence, and of the n = log2 of the sum of exponentials
 // that its forward gave for each row: what reads n follows from an attention, so that no heads are asked for. A score of

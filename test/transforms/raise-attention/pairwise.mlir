@@ -1,4 +1,10 @@
 // RUN: attn-opt %s --raise-attention="statistics=3" | FileCheck %s
+// RUN: attn-opt %s --raise-attention="statistics=3" | attn-opt - --raise-attention --remarks 2>&1 | FileCheck %s --check-prefix=AGAIN
+
+// What is raised is not looked at again.
+// AGAIN-NOT: remark
+//     AGAIN: func.func
+// AGAIN-NOT: remark
 
 // Probabilities that follow from n, the log2 of the sum of exponentials, are read by a second matmul and by something
 // else, which computes them again, in loops of its own.
