@@ -174,22 +174,26 @@ def _fused(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attrib
     ins = [v for i, v in enumerate(operands) if i != number]
     new_maps, loops = _fused_maps(consumer, number, source)
     own = list(source.operands)[:-1] if isinstance(source, ir.Operation) else []
+    # What several of them read at one place is read, and then computed, once.
+    read = [*zip([*ins, *own], new_maps, strict=True)]
+    distinct = list(dict.fromkeys(read))
 
     def body(*scalars: ir.Value) -> list[ir.Value]:
-        left = list(scalars)
+        left = [scalars[distinct.index(one)] for one in read]
         if loops is None:
             taken = arith.ConstantOp(operands[number].type.element_type, source).result
         else:
             of_source = left[len(ins) : len(ins) + len(own)]
             arguments = source.regions[0].blocks[0].arguments
             (taken,) = copy_elements(source, dict(zip(list(arguments), of_source, strict=False)), in_loops(loops))
-        outer = [*left[: len(ins)], *left[len(ins) + len(own) :]]
+        outer = [*left[: len(ins)], *scalars[len(distinct) :]]
         outer.insert(number, taken)
         arguments = consumer.regions[0].blocks[0].arguments
         return copy_elements(consumer, dict(zip(arguments, outer, strict=True)), lambda d: linalg.IndexOp(d).result)
 
     with ir.InsertionPoint(consumer), consumer.location:
-        results = build.generic([*ins, *own], inits, [*new_maps, *maps[first:]], list(iterator_types(consumer)), body)
+        values, value_maps = map(list, zip(*distinct, strict=True)) if distinct else ([], [])
+        results = build.generic(values, inits, [*value_maps, *maps[first:]], list(iterator_types(consumer)), body)
     for old, new in zip(consumer.results, results, strict=True):
         old.replace_all_uses_with(new)
     before = defining_op(operands[number])

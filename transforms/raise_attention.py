@@ -285,10 +285,11 @@ class RaiseAttention(Pass):
     def _free(self, matches: list[Match], progress: Progress) -> list[tuple[Match, list[Statistic]]]:
         """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
         ends = {m.result.owner.operation: m for m in matches}
-        firsts = [m.scores.reduction.op for m in matches if not m.softmax.is_plain]
         statistics: dict[ir.Operation, list[Statistic]] = {end: [] for end in ends}
+        told: set[ir.Operation] = set()
         for end, match in ends.items():
-            if not match.softmax.is_plain and firsts.count(match.scores.reduction.op) == 1:
+            if not match.softmax.is_plain and match.scores.reduction.op not in told:  # of one softmax, once
+                told.add(match.scores.reduction.op)
                 statistics[end] = row_statistics(match)
         outputs = {m.result for m in matches}
         rows = frozenset(s.value for of_one in statistics.values() for s in of_one)

@@ -198,3 +198,34 @@ func.func @variance(%x: tensor<8x64xf32>, %sum: tensor<8xf32>, %zero: tensor<8xf
   } -> tensor<8xf32>
   return %v : tensor<8xf32>
 }
+
+// What an element reads in two places is computed once; a chain of such would otherwise be computed 2 to the power of
+// its length times.
+// CHECK-LABEL: func.func @diamonds
+// CHECK-SAME:    (%[[X:.*]]: tensor<8x64xi32>)
+// CHECK:         linalg.generic {{.*}} ins(%[[X]] : tensor<8x64xi32>)
+// CHECK-COUNT-3:   arith.muli
+// CHECK-NOT:       arith.muli
+// CHECK:         return
+func.func @diamonds(%x: tensor<8x64xi32>) -> tensor<8x64xi32> {
+  %e = tensor.empty() : tensor<8x64xi32>
+  %a = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %x : tensor<8x64xi32>, tensor<8x64xi32>) outs(%e : tensor<8x64xi32>) {
+  ^bb0(%u: i32, %v: i32, %w: i32):
+    %f = arith.muli %u, %v : i32
+    linalg.yield %f : i32
+  } -> tensor<8x64xi32>
+  %b = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %x : tensor<8x64xi32>, tensor<8x64xi32>) outs(%e : tensor<8x64xi32>) {
+  ^bb0(%u: i32, %v: i32, %w: i32):
+    %f = arith.muli %u, %v : i32
+    linalg.yield %f : i32
+  } -> tensor<8x64xi32>
+  %c = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<8x64xi32>, tensor<8x64xi32>) outs(%e : tensor<8x64xi32>) {
+  ^bb0(%u: i32, %v: i32, %w: i32):
+    %f = arith.muli %u, %v : i32
+    linalg.yield %f : i32
+  } -> tensor<8x64xi32>
+  return %c : tensor<8x64xi32>
+}

@@ -102,15 +102,32 @@ def _collect(value: ir.Value, within: ir.Operation, found: set[ir.Value]) -> Non
 
 def _is_loaded(value: ir.Value, within: ir.Operation) -> bool:
     """Whether only views and element-wise ops stand between memory and `value`, a tile."""
-    op = defining_op(value)
-    if not isinstance(value.type, ir.RankedTensorType) or op is None or not is_inside(op, within):
-        return True
-    if op.name not in ("tensor.extract_slice", "tensor.empty", "tile.load") and not is_elementwise(op):
-        return False
-    return all(_is_loaded(operand, within) for operand in op.operands)
+    pending, seen = [value], {value}
+    while pending:
+        one = pending.pop()
+        op = defining_op(one)
+        if not isinstance(one.type, ir.RankedTensorType) or op is None or not is_inside(op, within):
+            continue
+        if op.name not in ("tensor.extract_slice", "tensor.empty", "tile.load") and not is_elementwise(op):
+            return False
+        pending += (v for v in op.operands if v not in seen)
+        seen.update(op.operands)
+    return True
 
 
 def _own(user: ir.Operation, number: int, within: ir.Operation, columns: set[ir.Value]) -> None:
+    """Gives an operand, and all that it is made of, copies of what `columns` need as well."""
+    _owned(user, number, within, columns, {}, set())
+
+
+def _owned(
+    user: ir.Operation,
+    number: int,
+    within: ir.Operation,
+    columns: set[ir.Value],
+    copies: dict[ir.Operation, ir.Operation],
+    done: set[ir.Operation],
+) -> None:
     value = user.operands[number]
     if not isinstance(value.type, ir.RankedTensorType):
         return
@@ -120,12 +137,15 @@ def _own(user: ir.Operation, number: int, within: ir.Operation, columns: set[ir.
             user.operands[number] = _whole(value, user)
         return
     if value in columns:
-        with ir.InsertionPoint(op):
-            copy = op.clone().operation
-        user.operands[number] = copy.results[list(op.results).index(value)]
-        op = copy
-    for i in range(len(op.operands)):
-        _own(op, i, within, columns)
+        if op not in copies:
+            with ir.InsertionPoint(op):
+                copies[op] = op.clone().operation
+        user.operands[number] = copies[op].results[list(op.results).index(value)]
+        op = copies[op]
+    if op not in done:
+        done.add(op)
+        for i in range(len(op.operands)):
+            _owned(op, i, within, columns, copies, done)
 
 
 def _whole(value: ir.Value, user: ir.Operation) -> ir.Value:

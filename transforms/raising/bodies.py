@@ -9,7 +9,7 @@ from ...dialects.build import is_float8
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import FLOAT_CASTS
 from ..rewriting import terminator
-from .expressions import REAL, ROUND, Expr, scalar_type
+from .expressions import OF_BITS, REAL, ROUND, Expr, scalar_type
 from .indices import Index, Opaque, mixed_radix
 from .loops import extents
 
@@ -52,6 +52,8 @@ class Body:
         if op.name.partition(".")[0] not in ("arith", "math") or len(op.results) != 1 or len(op.regions):
             raise Opaque(f"'{op.name}' in a region")
         kind = scalar_type(value.type)
+        if op.name == "arith.bitcast" and kind == REAL and isinstance(op.operands[0].type, ir.IntegerType):
+            return make.op(OF_BITS, (self.value(op.operands[0]),), REAL, (("type", ir.TypeAttr.get(value.type)),))
         if isinstance(value.type, ir.ShapedType) or op.name == "arith.bitcast":
             raise Opaque(f"'{op.name}' in a region")
         if op.name == "arith.truncf" and is_float8(value.type):

@@ -18,7 +18,7 @@ from ..linear import DYNAMIC
 from ..reshapes import VIEWS, drop_units, reshape
 from ..rewriting import defining_op
 from ..slices import Size, extract
-from .expressions import REAL, ROUND, Expr
+from .expressions import OF_BITS, REAL, ROUND, Expr
 from .indices import Index, Var, mixed_radix
 from .loops import extents
 from .tracing import Tracer
@@ -244,6 +244,9 @@ class Region:
         if expr.name == ROUND:
             (rounded,) = expr.args
             return build.convert(build.convert(self.value(rounded), expr.attribute("type").value), kind)
+        if expr.name == OF_BITS:
+            (bits,) = expr.args
+            return build.convert(arith.bitcast(expr.attribute("type").value, self.value(bits)), kind)
         op = ir.Operation.create(
             expr.name,
             results=[kind],

@@ -1,7 +1,7 @@
 """Elements of tensors as expressions in real numbers.
 
 Floats have no width here, so that casts between them vanish, but for those to 8 bits, which ROUND stands for; integers
-keep their types. Nodes are unique: what is computed alike is one object, so equality is identity.
+keep their types. A float that is made of an integer's bits, as random numbers are, is OF_BITS of it. Nodes are unique: what is computed alike is one object, so equality is identity.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .indices import Index, Var
 
 REAL = "real"
 ROUND = "round"  # the operation that rounds to its attribute "type"
+OF_BITS = "of bits"  # the operation that takes an integer for a float of its attribute "type"
 COMMUTATIVE = {
     *("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"),
     *("arith.addi", "arith.muli", "arith.andi", "arith.ori", "arith.xori"),

@@ -28,7 +28,7 @@ from ..extents import static_extents
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .bodies import Body, combiner
-from .expressions import Expr, Expressions, scalar_type
+from .expressions import REAL, Expr, Expressions, scalar_type
 from .given import Given
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
 from .loops import extents, index_of, loops_at
@@ -36,6 +36,7 @@ from .padding import is_padding, unpadded
 from .pieces import chosen_element, concatenated_element, inserted_element, sliced_element
 
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
+MOST_COMPUTED = 64  # ops on integers for an element that several ops read; the hash of a dropout's mask has some 30
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
 
 
@@ -190,6 +191,8 @@ class Tracer:
                 origin = self.origin(expr)
                 stepped = self.step(origin) if depth < MAX_DEPTH else None
                 found = origin if stepped is None else self.expand(stepped, depth + 1)
+                if found is not origin and _is_kept(origin, found):
+                    found = origin
                 self._expanded[expr] = found
             return found
         if not expr.args or not any(n.kind == "element" for n in expr.nodes()):
@@ -242,3 +245,15 @@ class Tracer:
         if len(wide) != 1 or not np.array_equal(numbers.ravel(), np.arange(numbers.size)):
             return None
         return self.make.op("arith.index_cast", (self.make.index(indices[wide[0]]),), type_)
+
+
+def _is_kept(element: Expr, computed: Expr) -> bool:
+    """Whether a tensor is better computed once, and read from memory, than in each of several loops: floats or a mask
+    that several ops read and hundreds of instructions make, as the mask of a dropout by JAX's random numbers is, which
+    forward and backward need.
+    """
+    if element.type != REAL and str(element.type) != "i1":
+        return False  # within a hash
+    if len(dict.fromkeys(use.owner.operation for use in element.payload[0].uses)) < 2:
+        return False
+    return sum(n.kind == "op" and isinstance(n.type, ir.IntegerType) for n in computed.nodes()) > MOST_COMPUTED

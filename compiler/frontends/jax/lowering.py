@@ -25,6 +25,7 @@ from ..lowering import check_lowered, first_line, ops, run
 from ..open_sizes import look_up
 from ..sequential import to_loops
 from ..sorting import by_rank
+from . import random as jax_random
 from .complex import has_complex
 from .places import WAY_OUT, refusal, written
 
@@ -135,11 +136,14 @@ def _drop_shardings(module: Any) -> None:
 
 
 def _lowered(traced: Any) -> Any:
+    from jax._src.interpreters import mlir as jax_mlir
+
+    own = jax_mlir.LoweringParameters(override_lowering_rules=jax_random.lowering_rules())
     try:
-        return traced.lower(lowering_platforms=("cpu",))
+        return traced.lower(lowering_platforms=("cpu",), _private_parameters=own)
     except ValueError:
         # XLA's CPU backend has no matmuls of f16 that accumulate in f32; we have.
-        return traced.lower(lowering_platforms=("cuda",))
+        return traced.lower(lowering_platforms=("cuda",), _private_parameters=own)
 
 
 def _stablehlo() -> Any:
