@@ -9,6 +9,7 @@ from attn_opt.dialects.assembly import parse_module
 from harness import CONTEXT, crossed, run_passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probability_graphs import Graph
 from warp_roles import run_module
 
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
@@ -17,10 +18,10 @@ MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 def run(graph, inputs, tiles, last="specialize-warps", **options):
     """The result of a graph's kernel after the pass `last`, and how its blocks ran."""
     with CONTEXT, np.errstate(all="ignore"):
-        module = parse_module(graph.text(), "test.mlir", CONTEXT)
+        module = parse_module(graph if isinstance(graph, str) else graph.text(), "test.mlir", CONTEXT)
         passes = pipelines.nvidia(**{"parts": 1, "multiprocessors": MULTIPROCESSORS} | options)
         names = [p.partition("{")[0] for p in passes]
-        sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
+        sizes = "tile-sizes=" + (tiles if isinstance(tiles, str) else f"1,1,{tiles[0]},0,{tiles[1]}")
         first = ["raise-attention", f"fuse-attention{{machine=sm_90a {sizes}}}"]
         run_passes([*first, *passes[: names.index(last) + 1]], module)
         (found,), blocks = run_module(module, inputs)
@@ -112,6 +113,26 @@ def test_heads_that_share_keys(name, keep_maximum):
     fields, rows = JOINED[name]
     blocks = check(Attention(**SIZES | fields), (rows, 64), keep_maximum=keep_maximum)
     assert all(len(block.roles) > block.warpgroups for block in blocks), "the copy engine brings queries, too"
+
+
+@pytest.mark.parametrize("keep_maximum", [True, False])
+@pytest.mark.parametrize("element", ["i1", "bf16"])
+def test_weights_of_probabilities(element, keep_maximum):
+    """They go to registers once a tile, and each of four has its stage of two: that of the first tile is free before
+    the loop over the others, though a tile of 256 rows leaves few registers."""
+    graph = Graph("bf16", {"h": 2, "m": 256, "k": 256, "d": 64, "n": 64})
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    weights = graph.argument("w", "hmk", element)
+    weighed = "%r = arith.mulf %in0, %in1 : f32" if element == "bf16" else "%r = arith.select %in1, %in0, %zero : f32"
+    p = graph.softmax("p", graph.scores("s", q, k))
+    p = graph.elementwise("weighed", "hmk", [(p, "hmk"), (weights, "hmk")], [weighed])
+    inputs = graph.inputs()
+    found, _ = run(graph.text(p, v), inputs, "1,256,0,64", keep_maximum=keep_maximum)
+    q, k, v, w = (x.astype(np.float64) for x in inputs)
+    scores = np.einsum("hmd,hkd->hmk", q, k) / 4
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = np.einsum("hmk,hkn->hmn", e / e.sum(-1, keepdims=True) * w, v)
+    assert np.linalg.norm(found - expected) <= 1e-2 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(("m", "tiles"), [(200, 1), (64, 2), (300, 3)])

@@ -1,7 +1,8 @@
 """Elements of tensors as expressions in real numbers.
 
 Floats have no width here, so that casts between them vanish, but for those to 8 bits, which ROUND stands for; integers
-keep their types. A float that is made of an integer's bits, as random numbers are, is OF_BITS of it. Nodes are unique: what is computed alike is one object, so equality is identity.
+keep their types. A float that is made of an integer's bits, as random numbers are, is OF_BITS of it. Nodes are unique:
+what is computed alike is one object, so equality is identity.
 """
 
 from __future__ import annotations

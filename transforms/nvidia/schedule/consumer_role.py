@@ -164,10 +164,14 @@ class Consumer(Role):
 
 
 def _row_of(tile: ir.Value) -> ir.Value | None:
-    """The first value for each row that all elements of a tile go into, in its block, if there is one."""
+    """The first value for each row that all elements of a tile go into, in its block, if there is one before loops:
+    these need the stages that are free when it is there."""
     block, reached = defining_op(tile).block, {tile}
     for op in ops_of(block)[ops_of(block).index(defining_op(tile)) + 1 :]:
-        if any(v in reached for inner in (op, *ops_in(op)) for v in inner.operands):
+        inside = [op, *ops_in(op)]
+        if any(v in reached for inner in inside for v in inner.operands):
+            if any(inner.name == "scf.for" for inner in inside):
+                return None
             rows = [v for v in op.results if layout_of(v.type) in ("row", "row_part")]
             if rows:
                 return rows[0]
