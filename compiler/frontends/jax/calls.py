@@ -22,6 +22,7 @@ import numpy as np
 from ....dialects.diagnostic import DiagnosedError
 from ...diagnostics import user_error
 from ...kernel import CompileError
+from . import random as jax_random
 from .gradients import with_gradients
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
     if _INLINES.get() and isinstance(kernel, JaxKernel):
         return kernel.source(*args, **kwargs)
     leaves, structure = jax.tree.flatten((args, kwargs))
+    leaves = list(map(jax_random.data, leaves))
     traced = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     known = [None if i in traced else np.asarray(x) if isinstance(x, jax.Array) else x for i, x in enumerate(leaves)]
 

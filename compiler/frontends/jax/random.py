@@ -1,4 +1,6 @@
-"""Random numbers of JAX: the hash of its keys, written out.
+"""Random numbers of JAX: its keys as the numbers that they are, and their hash, written out.
+
+    jax.random.key(7)               [0, 7], in uint32: what kernels take for keys, and give
 
 JAX's numbers are a hash of the key and of an element's place, Threefry-2x32 of 20 rounds (Salmon et al., "Parallel
 random numbers: as easy as 1, 2, 3", 2011). For CPUs it is lowered as a loop over tensors, which holds all numbers in
@@ -6,7 +8,7 @@ memory; written out, each element is an expression of its place, and the mask of
 needed, as JAX has it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -35,3 +37,47 @@ def _threefry(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
         x0 = x0 + keys[(step + 1) % 3]
         x1 = x1 + (keys[(step + 2) % 3] + jax.numpy.uint32(step + 1))  # a number for all elements
     return x0, x1
+
+
+def is_key(value: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key))
+
+
+def implementations(leaves: Sequence[Any]) -> dict[int, Any]:
+    """Of those leaves that are keys, or types of keys, how numbers are made of them."""
+    return {i: _described(leaf)[0] for i, leaf in enumerate(leaves) if is_key(leaf)}
+
+
+def data(leaf: Any) -> Any:
+    """The numbers that a key is; the type of them for a type of keys; what is no key as it is."""
+    if not is_key(leaf):
+        return leaf
+    return _described(leaf)[1] if isinstance(leaf, jax.ShapeDtypeStruct) else jax.random.key_data(leaf)
+
+
+def _described(key: Any) -> tuple[Any, Any]:
+    """The implementation of keys, and the type of their numbers."""
+    found = []
+
+    def look(one: Any) -> Any:
+        found.append(jax.random.key_impl(one))
+        return jax.random.key_data(one)
+
+    numbers = jax.eval_shape(look, key)
+    return found[0], numbers
+
+
+def of_data(source: Callable, keys: dict[int, Any], returned: dict[int, Any]) -> Callable:
+    """`source` as a function of numbers, where leaves of its arguments are `keys`, by their implementations; so are the
+    keys that it returns, of which `returned` tells when it has been traced."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        for i, implementation in keys.items():
+            leaves[i] = jax.random.wrap_key_data(leaves[i], impl=implementation)
+        args, kwargs = jax.tree.unflatten(structure, leaves)
+        found, out_structure = jax.tree.flatten(source(*args, **kwargs))
+        returned.update(implementations(found))
+        return jax.tree.unflatten(out_structure, map(data, found))
+
+    return function

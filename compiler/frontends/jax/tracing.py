@@ -25,6 +25,7 @@ from ...runtime.signature import refuse_traced, signless
 from ...traced_kernel import TracedKernel, call_error
 from ..constants import pattern
 from ..lowering import first_line
+from . import random as jax_random
 from .calls import compile_errors, inlining
 from .complex import Pair, is_complex, joined, parted, real_type, stacked, unstacked
 from .gradients import derivative
@@ -45,19 +46,19 @@ def trace(
     if not isinstance(args, tuple | list):
         raise user_error(f"example_args must be a tuple of arguments, but is a {type(args).__name__}; write (x,)")
     name = getattr(source, "__name__", type(source).__name__)
-    if any(
-        jax.dtypes.issubdtype(getattr(x, "dtype", None), jax.dtypes.extended) for x in jax.tree.leaves((args, kwargs))
-    ):
-        raise user_error(
-            "an example argument is a key of jax.random: draw the numbers outside and pass them as an array"
-        )
-    leaves = jax.tree.leaves((tuple(args), kwargs))
+    leaves, structure = jax.tree.flatten((tuple(args), kwargs))
+    keys, returned = jax_random.implementations(leaves), dict[int, Any]()
+    if keys:
+        source = jax_random.of_data(source, keys, returned)
+        leaves = list(map(jax_random.data, leaves))
+        args, kwargs = jax.tree.unflatten(structure, leaves)
     fixed = {i: leaf for i, leaf in enumerate(leaves) if not _is_array(leaf)}
     numbers = {i: leaf for i, leaf in enumerate(leaves) if type(leaf) in (bool, int, float, complex)}
     failures = []
     for constants in [fixed, fixed | numbers] if numbers else [fixed]:
         try:
-            return _traced(source, (tuple(args), kwargs), name, constants)
+            program = _traced(source, (tuple(args), kwargs), name, constants)
+            return dataclasses.replace(program, source=source, keys=keys, key_results=returned)
         except DiagnosedError:
             raise
         except Exception as error:
@@ -104,7 +105,7 @@ def _traced(source: Callable, example: tuple[tuple, dict], name: str, fixed: dic
     out_leaves, out_structure = jax.tree.flatten(shapes)
     dtypes = [np.dtype(leaf.dtype) for leaf in out_leaves]
     inputs = [np.dtype(v.aval.dtype) for v in jaxpr.invars]
-    return JaxProgram(module, structure, fixed, inputs, large, out_structure, dtypes)
+    return JaxProgram(module, structure, fixed, inputs, large, out_structure, dtypes, source)
 
 
 def exported_call(
@@ -128,6 +129,8 @@ class JaxProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back.
 
     The lowered function takes `constants`, then the leaves of the arguments but the `fixed` ones; dtypes are `inputs`.
+    Those leaves that are `keys` of jax.random, and results that are, are the numbers of these; `source` is the function
+    of them.
     """
 
     module: ir.Module
@@ -137,6 +140,9 @@ class JaxProgram:
     constants: list[np.ndarray]
     out_structure: Any
     outputs: list[np.dtype]
+    source: Callable
+    keys: dict[int, Any] = dataclasses.field(default_factory=dict)
+    key_results: dict[int, Any] = dataclasses.field(default_factory=dict)
 
     def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
@@ -144,6 +150,10 @@ class JaxProgram:
         if structure != self.structure:
             traced = jax.tree.unflatten(self.structure, range(self.structure.num_leaves))
             raise call_error(traced, (args, kwargs), f"{self.structure}, but called with {structure}")
+        for i, implementation in self.keys.items():
+            if jax_random.implementations(leaves[i : i + 1]).get(0, implementation) != implementation:
+                raise user_error(f"argument {i} must be a key of {implementation}, as the one it was traced with")
+            leaves[i] = jax_random.data(leaves[i])
         for i, value in self.fixed.items():
             if leaves[i] is not value and (type(leaves[i]) is not type(value) or leaves[i] != value):
                 found = "an array" if _is_array(leaves[i]) and np.ndim(leaves[i]) else repr(leaves[i])
@@ -172,7 +182,9 @@ class JaxProgram:
             for array, dtype in zip(arrays, self.outputs, strict=True)
         ]
         if any(isinstance(value, jax.Array) for value in flat_inputs):
-            return jax.tree.unflatten(self.out_structure, [jax.numpy.asarray(array) for array in arrays])
+            arrays = [jax.numpy.asarray(array) for array in arrays]
+        for i, implementation in self.key_results.items():
+            arrays[i] = jax.random.wrap_key_data(jax.numpy.asarray(arrays[i]), impl=implementation)
         return jax.tree.unflatten(self.out_structure, arrays)
 
 
@@ -247,7 +259,7 @@ class JaxKernel(TracedKernel):
         def source(*arrays: Any) -> Any:
             given = program.fixed | dict(zip(program.places, arrays, strict=True))
             args, kwargs = jax.tree.unflatten(structure, [given[i] for i in range(len(given))])
-            return self.source(*args, **kwargs)
+            return program.source(*args, **kwargs)
 
         source.__name__ = getattr(self.source, "__name__", type(self.source).__name__)
         return source
@@ -257,6 +269,11 @@ class JaxKernel(TracedKernel):
 
     def result_types(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Callable]:
         program: Any = self.program
+        if program.key_results:
+            raise user_error(
+                f"'{self.name}' returns a key of jax.random, which no kernel does while JAX traces, in jax.jit or vmap",
+                "call it outside of them, or pass the function itself to jax.jit",
+            )
         slots, _ = super().result_types(program.arguments(program.flat(args, kwargs)), {})
         types = zip(slots, program.outputs, strict=True)
         shapes = [(slot.shape or ())[:-1] if dtype.kind == "c" else slot.shape or () for slot, dtype in types]

@@ -278,7 +278,6 @@ def test_unsigned_integers_and_numbers():
         (by_hand, None, {}, "example_args are needed"),
         (by_hand, qkv()[:2], {}, "JAX cannot trace 'by_hand': TypeError"),
         (by_hand, (np.zeros((2, 3), np.float32),) * 3, {}, "JAX cannot trace 'by_hand'"),
-        (lambda k: jax.random.normal(k, (3,)), (jax.random.key(0),), {}, "is a key of jax.random: draw the numbers"),
         (by_hand, qkv(), {"dynamic_shapes": {}}, "dynamic_shapes is for functions of torch"),
         (
             lambda x: jax.lax.while_loop(lambda x: x[0] < 1, lambda x: abs(x * jnp.exp(1j * x)) + x + 1, x),

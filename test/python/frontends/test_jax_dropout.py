@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile
+from attn_opt.compiler import CompileError, compile
 from attn_opt.compiler.counts import stats
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
@@ -90,6 +90,44 @@ def test_random_numbers_alone():
         key = key_of("threefry2x32", seed)
         for found, expected in zip(compile(numbers, (key,))(key), numbers(key), strict=True):
             np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def keyed(q, k, v, key):
+    """Takes a key, and gives the next one."""
+    key, own = jax.random.split(key)
+    p = jax.nn.softmax(scores_of(q, k), -1)
+    return output_of(jnp.where(jax.random.bernoulli(own, KEEP, p.shape), p / KEEP, 0), v), key
+
+
+def alone(*args):
+    return keyed(*args)[0]
+
+
+@pytest.mark.parametrize("implementation", KEYS)
+def test_keys_are_arguments_and_results(implementation):
+    q, k, v = qkv()
+    key = jax.random.key(7, impl=implementation)
+    kernel = compile(keyed, (q, k, v, jax.eval_shape(lambda: key)))
+    for _ in range(2):
+        found, following = kernel(q, k, v, key)
+        expected, key = keyed(q, k, v, key)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert following == key
+    with pytest.raises(CompileError, match=f"argument 3 must be a key of {implementation}, as the one it was traced"):
+        kernel(q, k, v, jax.random.key(7, impl="rbg" if implementation != "rbg" else "threefry2x32"))
+
+
+def test_keys_where_jax_traces():
+    q, k, v = qkv()
+    kernel, keys = compile(alone, (q, k, v, jax.random.key(0))), jax.random.split(jax.random.key(5), 3)
+    np.testing.assert_allclose(jax.jit(kernel)(q, k, v, keys[0]), alone(q, k, v, keys[0]), atol=1e-5)
+    many = [jax.vmap(f, (None, None, None, 0))(q, k, v, keys) for f in (kernel, alone)]
+    np.testing.assert_allclose(*many, atol=1e-5)
+    gradients = [jax.grad(lambda *args, f=f: (f(*args) ** 2).sum(), (0, 2))(q, k, v, keys[1]) for f in (kernel, alone)]
+    for found, expected in zip(*gradients, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    with pytest.raises(CompileError, match=r"returns a key of jax\.random, which no kernel does while JAX traces"):
+        jax.jit(compile(keyed, (q, k, v, keys[0])))(q, k, v, keys[0])
 
 
 @pytest.mark.slow  # thousands of instructions
