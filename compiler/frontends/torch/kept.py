@@ -8,6 +8,8 @@ through what makes the scores as torch's autograd does.
 
 Where scores may be low numbers of a mask, log₂ l is nothing beside m·log₂e: there two numbers are kept, m and 1/l.
 Rows that are masked as a whole by −∞ have no probabilities: n is ∞, and 1/l is 0.
+
+Sinks y beside the keys (sinks.py) are in m and l, and have no values: dy = −p(y)·Σ_c g·o.
 """
 
 import functools
@@ -23,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from ....transforms.raising.given_rows import LARGEST_NUMBER
 from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
+from .sinks import parts
 
 aten = torch.ops.aten
 PRODUCTS = (PRODUCT, aten.bmm.default)
@@ -53,7 +56,7 @@ class Forward(OfProgram):
                 return ()
             with KeptWhole():
                 env, (result,) = attention.run(tensors)
-                return (result, *attention.rows(env[attention.scores]))
+                return (result, *attention.rows(env))
 
         return traced(forward, [*filter(is_tensor, values)])
 
@@ -67,7 +70,7 @@ class DerivativeOfKept(Derivative):
         if attention is None:
             return traced(lambda *tensors: (), [*filter(is_tensor, values)])
         env, (result,) = attention.run([*filter(is_tensor, values)])
-        self.given = [*map(like, (result, *attention.rows(env[attention.scores]), result))]
+        self.given = [*map(like, (result, *attention.rows(env), result))]
 
         def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             inputs, wanted = self.leaves(values, tensors)
@@ -82,18 +85,16 @@ class DerivativeOfKept(Derivative):
 
 @dataclass(frozen=True)
 class _Attention:
-    """What `module` computes of tensors: a softmax of `scores`, its probabilities, seen through views, casts and
-    products with factors, times `values`, and the product seen `through` views and casts."""
+    """What `module` computes of tensors: a softmax of `scores`, and of `sinks` beside them, its probabilities, seen
+    through views, casts and products with factors, times `values`, and the product seen `through` views and casts."""
 
     module: torch.fx.GraphModule
+    scores: Node
+    sinks: list[Node]
     softmax: Node
     weights: list[Node]
     product: Node
     through: list[Node]
-
-    @property
-    def scores(self) -> Node:
-        return self.softmax.all_input_nodes[0]
 
     @property
     def values(self) -> Node:
@@ -115,13 +116,16 @@ class _Attention:
             node = below
         return True
 
-    def rows(self, scores: torch.Tensor) -> list[torch.Tensor]:
+    def rows(self, env: dict[Node, Any]) -> list[torch.Tensor]:
         """What is kept of each row."""
-        wide = _wide(scores)
+        wide = _wide(env[self.scores])
         largest = wide.amax(-1, keepdim=True)
         largest = torch.where(largest == -math.inf, 0, largest)
         total = torch.exp(wide - largest).sum(-1)
         largest = largest.squeeze(-1)
+        for sink in (_wide(env[node]).squeeze(-1) for node in self.sinks):
+            before, largest = largest, torch.maximum(largest, sink)
+            total = total * torch.exp(before - largest) + torch.exp(sink - largest)
         if self.is_plain:
             return [torch.where(total == 0, math.inf, largest * LOG2_E + torch.log2(total))]
         return [largest, torch.where(total == 0, 0, 1 / total)]
@@ -159,6 +163,9 @@ class _Attention:
                 of_weights = of_weights * env[factor]
             else:
                 of_weights = _before([node], env, of_weights)
+        for node in self.sinks:
+            of_sink = -self.probabilities(env[node], rows) * row_sums
+            found.append((node, of_sink.to(env[node].dtype)))
         return [(self.scores, (p * (of_weights - row_sums)).to(scores.dtype)), *found]
 
 
@@ -181,13 +188,19 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
         return None
     softmax, weights = _seen_through(product.args[0], with_factors=True)
     between = [softmax, *weights, product, *through]
-    if softmax.target not in SOFTMAXES or any(len(node.users) > 1 for node in between):
+    sinks: list[Node] = []
+    if (found := parts(softmax)) is not None:
+        scores, sinks, _ = found
+        between += softmax.all_input_nodes  # of which it is a part
+    elif softmax.target in SOFTMAXES and softmax.args[1] in (-1, softmax.meta["val"].dim() - 1):
+        scores = softmax.all_input_nodes[0]
+    else:
         return None
-    rows, ends = softmax.meta["val"], product.meta["val"]
-    factor = product.args[0].meta["val"]
-    is_last = softmax.args[1] in (-1, rows.dim() - 1)
+    if any(len(node.users) > 1 for node in between):
+        return None
+    factor, ends = product.args[0].meta["val"], product.meta["val"]
     is_repeated = not statically_known_true(sym_eq(list(factor.shape[:-1]), list(ends.shape[:-1])))
-    return None if is_repeated or not is_last else _Attention(module, softmax, weights, product, through)
+    return None if is_repeated else _Attention(module, scores, sinks, softmax, weights, product, through)
 
 
 def _seen_through(node: Any, with_factors: bool = False) -> tuple[Node, list[Node]]:

@@ -21,18 +21,18 @@ aten, convert = torch.ops.aten, torch.ops.prims.convert_element_type.default
 def write_out(graph: torch.fx.Graph) -> None:
     """Replaces each such slice; values of the new nodes are computed as torch.export has them."""
     for node in list(graph.nodes):
-        if node.target is not aten.slice.Tensor:
-            continue
-        found = _parts(node)
-        if found is not None:
+        found = parts(node)
+        if found is not None and not isinstance(found[0].meta["val"].shape[-1], int):
             scores, others, dim = found
             with graph.inserting_before(node):
                 node.replace_all_uses_with(_probabilities(graph, scores, others, dim, node.meta["val"].dtype))
     graph.eliminate_dead_code()
 
 
-def _parts(node: torch.fx.Node) -> tuple[torch.fx.Node, list[torch.fx.Node], int] | None:
-    """(s, [y, …], dimension) if `node` is softmax(cat(s, y, …)) where s is, and s is of an open size."""
+def parts(node: torch.fx.Node) -> tuple[torch.fx.Node, list[torch.fx.Node], int] | None:
+    """(s, [y, …], dimension) if `node` is softmax(cat(s, y, …)) where s is."""
+    if node.target is not aten.slice.Tensor:
+        return None
     given: tuple[Any, ...] = (*node.args, 0, 0)
     softmax, dim, start = given[:3]
     rank = node.meta["val"].dim()
@@ -45,7 +45,7 @@ def _parts(node: torch.fx.Node) -> tuple[torch.fx.Node, list[torch.fx.Node], int
         return None
     scores, *others = whole.args[0]
     size = scores.meta["val"].shape[-1]
-    if isinstance(size, int) or len(others) > MAX_SINKS or any(other.meta["val"].shape[-1] != 1 for other in others):
+    if len(others) > MAX_SINKS or any(other.meta["val"].shape[-1] != 1 for other in others):
         return None
     if not statically_known_true(node.meta["val"].shape[-1] == size):
         return None

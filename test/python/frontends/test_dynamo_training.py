@@ -257,6 +257,47 @@ def test_masks(name, kept):
         assert of_queries[:, :, 0].eq(0).all() and of_queries.isfinite().all()
 
 
+def beside_sinks(q, k, v, sinks, mask=None, shifted=False, count=1):
+    """As in gpt-oss: softmax over keys and a number of each head, whose probability is dropped."""
+    scores = q @ k.mT / 4
+    if mask is not None:
+        scores = scores.masked_fill(mask, -math.inf)
+    beside = sinks.reshape(1, -1, 1, 1).expand(*q.shape[:3], 1)
+    both = torch.cat([scores, *[beside] * count], -1)
+    if shifted:
+        both = both - both.max(-1, keepdim=True).values
+    return F.softmax(both, -1)[..., : k.shape[2]] @ v
+
+
+NO_KEYS = torch.tensor([[i == 0 or j > i + 2 for j in range(7)] for i in range(5)])
+SINKS = {
+    "plain": {},
+    "shifted": {"shifted": True},
+    "two": {"count": 2},
+    "a row without keys": {"mask": NO_KEYS},
+    "a row without keys, shifted": {"mask": NO_KEYS, "shifted": True},
+}
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("name", SINKS)
+def test_sinks(name, learned, kept):
+    function = functools.partial(beside_sinks, **SINKS[name])
+    *args, sinks = needy(*PLAIN, (4,))
+    assert_like_float64(function, [*args, sinks.detach().requires_grad_(learned)])
+    assert kept() == [ONE_NUMBER, [(3, 3 + learned)]]
+
+
+def test_sinks_that_are_all_there_is(kept):
+    """Sinks far above the scores, and far below."""
+    for sink in (-200.0, 60.0):
+        args = needy(*PLAIN, (4,))
+        args[3] = torch.full((4,), sink, requires_grad=True)
+        assert_like_float64(beside_sinks, args)
+    bf16 = [x.detach().bfloat16().requires_grad_() for x in needy(*PLAIN, (4,))]
+    assert_like_float64(beside_sinks, bf16, atol=2e-2)
+
+
 def test_rows_of_low_numbers(kept):
     """Scores are as large as their masks: what softmax makes of their digits is float32's, not float64's."""
     args, mask = needy(*PLAIN), torch.where(torch.arange(5) % 2 == 0, 0, -1e9)[:, None].repeat(1, 7)
