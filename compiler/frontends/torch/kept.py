@@ -164,7 +164,7 @@ class _Attention:
             else:
                 of_weights = _before([node], env, of_weights)
         for node in self.sinks:
-            of_sink = -self.probabilities(env[node], rows) * row_sums
+            of_sink = -self.probabilities(env[node], rows) * row_sums[..., :1]
             found.append((node, of_sink.to(env[node].dtype)))
         return [(self.scores, (p * (of_weights - row_sums)).to(scores.dtype)), *found]
 

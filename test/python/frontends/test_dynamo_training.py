@@ -269,6 +269,13 @@ def beside_sinks(q, k, v, sinks, mask=None, shifted=False, count=1):
     return F.softmax(both, -1)[..., : k.shape[2]] @ v
 
 
+def beside_sinks_by_bmm(q, k, v, sinks):
+    heads, queries, keys = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
+    scores = torch.cat([q @ k.mT / 4, sinks.reshape(1, -1, 1, 1).expand(*q.shape[:3], 1)], -1)
+    p = F.softmax(scores, -1)[..., :keys].reshape(heads, queries, keys)
+    return torch.bmm(p, v.reshape(heads, keys, -1)).view(*q.shape[:3], -1)
+
+
 NO_KEYS = torch.tensor([[i == 0 or j > i + 2 for j in range(7)] for i in range(5)])
 SINKS = {
     "plain": {},
@@ -286,6 +293,11 @@ def test_sinks(name, learned, kept):
     *args, sinks = needy(*PLAIN, (4,))
     assert_like_float64(function, [*args, sinks.detach().requires_grad_(learned)])
     assert kept() == [ONE_NUMBER, [(3, 3 + learned)]]
+
+
+def test_sinks_and_reshaped_probabilities(kept):
+    assert_like_float64(beside_sinks_by_bmm, needy(*PLAIN, (4,)))
+    assert kept() == [ONE_NUMBER, [(3, 4)]]
 
 
 def test_sinks_that_are_all_there_is(kept):
