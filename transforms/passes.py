@@ -115,6 +115,7 @@ PASSES = (
     "nvidia/kernels/round-shared",
     "nvidia/kernels/tile-matmuls",
     "nvidia/kernels/sums-apart",
+    "nvidia/kernels/sum-rows-first",
     "nvidia/kernels/outline-rows",
     "nvidia/kernels/outline-producers",
     "nvidia/kernels/pieces-to-elements",

@@ -11,7 +11,7 @@ from ..attention import is_matmul
 from ..equivalence import is_same
 from ..graph import backward_slice, can_move_after, is_pure, move_users_after, users_of
 from ..passes import Pass, option, remark
-from ..rewriting import Values, defining_op, for_body, is_made_inside, make_for, ops_in, ops_of, terminator
+from ..rewriting import Values, ancestors, defining_op, for_body, is_made_inside, make_for, ops_in, ops_of, terminator
 from ..slices import forall_bounds
 
 LOOPS = ("scf.forall", "scf.for")
@@ -42,7 +42,9 @@ class FuseSiblings(Pass):
     most_columns: int = option("not if results of all products in one iteration have more columns (0: any number)", 0)
 
     def run(self, op: ir.Operation) -> None:
-        for block in dict.fromkeys(loop.block for loop in ops_in(op, *LOOPS)):
+        blocks = dict.fromkeys(loop.block for loop in ops_in(op, *LOOPS))
+        # From the inside: of two loops that become one, the blocks are gone.
+        for block in sorted(blocks, key=lambda block: -sum(1 for _ in ancestors(block.owner.operation))):
             self._fuse_in(block)
 
     def _fuse_in(self, block: ir.Block) -> None:

@@ -30,6 +30,7 @@ from .row_lanes import combiner_of
 
 COLUMN = -1
 LARGE, LONG = 2**20, 32  # elements of a sum and of its rows: threads that each read one read from as many places
+LONGEST = 512  # that a thread adds up by itself, in some 30 ns each, sooner than many do after one more launch
 Axis = int | None  # the number of a dimension of the rows, COLUMN, or None of one element
 MOVES = ("tensor.concat", *VIEWS)  # of elements, which threads see through
 
@@ -333,4 +334,5 @@ def _is_worth_it(group: RowGroup) -> bool:
 
 def _is_large(sum_: ir.Operation) -> bool:
     """Whether it takes longer than a launch where each thread reads a row: sums that are not share one."""
-    return math.prod(sum_.operands[_along(sum_)[0]].type.shape) >= LARGE and summed(sum_) >= LONG
+    is_large = math.prod(sum_.operands[_along(sum_)[0]].type.shape) >= LARGE and summed(sum_) >= LONG
+    return is_large or summed(sum_) > LONGEST
