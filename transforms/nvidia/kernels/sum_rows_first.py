@@ -12,11 +12,11 @@ from ....dialects.tiling.structured import (
     indexing_maps,
     is_direct,
     iterator_types,
-    on_loops,
     sole_combiner,
 )
 from ...passes import Pass
-from ...rewriting import Values, copy_op, functions_of, ops_of
+from ...reshapes import drop_units
+from ...rewriting import Values, copy_op, functions_of, ops_in, ops_of
 
 WIDE = (ir.F32Type, ir.F64Type)  # whose sums of parts are rounded as little as the whole
 
@@ -49,7 +49,14 @@ def _order(generic: ir.Operation) -> tuple[int, list[int], list[int]] | None:
     kinds, (*maps, out) = iterator_types(generic), indexing_maps(generic)
     combiner = sole_combiner(generic, 0) if "reduction" in kinds else None
     wide = isinstance(generic.results[0].type.element_type, WIDE)
-    if combiner is None or combiner.name != "arith.addf" or not wide or not all(map(is_direct, out.results)):
+    is_placed = bool(ops_in(generic, "linalg.index"))  # whose loops have numbers
+    if (
+        is_placed
+        or combiner is None
+        or combiner.name != "arith.addf"
+        or not wide
+        or not all(map(is_direct, out.results))
+    ):
         return None
     for number, m in enumerate(maps):
         order = [dim_position(e) for e in m.results]
@@ -60,7 +67,7 @@ def _order(generic: ir.Operation) -> tuple[int, list[int], list[int]] | None:
         rows: list[int] = []
         while wider and kinds[wider[-1]] == "reduction":
             rows.insert(0, wider.pop())
-        kept = [d for d in order if d is not None and d not in rows]
+        kept = [d for d in wider if d not in rows]
         return (number, kept, rows) if rows and any(kinds[d] == "reduction" for d in wider) else None
     return None
 
@@ -76,20 +83,34 @@ def _split(generic: ir.Operation, number: int, kept: Sequence[int], rows: Sequen
             copy_op(op, values)
         return values[end.operands[0]]
 
+    left = sorted((*kept, *rows))  # loops of one element are none
+    zero = ir.AffineExpr.get_constant(0)
+
+    def without_units(m: ir.AffineMap, loops: Sequence[int]) -> list[ir.AffineExpr]:
+        places = [ir.AffineExpr.get_dim(loops.index(d)) if d in loops else zero for d in range(m.n_dims)]
+        return [e.compose(ir.AffineMap.get(len(loops), 0, places)) for e in m.results]
+
     with ir.InsertionPoint(generic), generic.location:
         element = init.type.element_type
-        sizes = dict(
-            zip(map(dim_position, maps[number].results), build.mixed_sizes(generic.operands[number]), strict=True)
-        )
+        places = map(dim_position, maps[number].results)
+        sizes = dict(zip(places, build.mixed_sizes(generic.operands[number]), strict=True))
         zeros = build.fill(build.constant(element, 0.0), build.empty([sizes[d] for d in kept], element))
-        of_rows = [build.REDUCTION if d in rows else build.PARALLEL for d in range(len(kinds))]
-        (parts,) = build.generic(
-            list(generic.operands)[:-1], [zeros], [*maps[:-1], build.projection(len(kinds), kept)], of_rows, added
-        )
+        values, value_maps = [], []
+        for value, m in zip(list(generic.operands)[:-1], maps[:-1], strict=True):
+            units = [(d := dim_position(e)) is not None and d not in left for e in m.results]
+            values.append(drop_units(value, units) if any(units) else value)
+            found = [e for e, unit in zip(without_units(m, left), units, strict=True) if not unit]
+            value_maps.append(ir.AffineMap.get(len(left), 0, found))
+        value_maps.append(build.projection(len(left), [left.index(d) for d in kept]))
+        of_rows = [build.REDUCTION if d in rows else build.PARALLEL for d in left]
+        (parts,) = build.generic(values, [zeros], value_maps, of_rows, added)
         (total,) = build.generic(
             [parts],
             [init],
-            [build.projection(len(kept), range(len(kept))), on_loops(maps[-1], kept)],
+            [
+                build.projection(len(kept), range(len(kept))),
+                ir.AffineMap.get(len(kept), 0, without_units(maps[-1], kept)),
+            ],
             [kinds[d] for d in kept],
             lambda part, before: arith.addf(before, part),
         )
