@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import all_parallel, reading_once
+from ..dialects.tiling.structured import all_parallel
 from .attention import ATTENTION, ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import (
     ancestor_in,
@@ -89,10 +89,6 @@ class RaiseAttention(Pass):
     )
 
     def run(self, op: ir.Operation) -> None:
-        with reading_once():
-            self._run(op)
-
-    def _run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
         progress, followers = Progress(sums), Followers(op)

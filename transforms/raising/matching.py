@@ -103,13 +103,13 @@ def match_attention(op: ir.Operation, normalised: bool = True, given: Given | No
     its scores.
     """
     missed: NearMiss | None = None
-    splitting: set[str] = {*SPLITS}
+    others = {*SPLITS}
     for splits in SPLITS:
-        if splits not in splitting:  # it would find what the one before found
+        if splits not in others:  # it would find what the one before found
             continue
-        splitting.clear()
+        others.clear()
         try:
-            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given, splitting).splitting()
+            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given, others).splitting()
         except NearMiss as miss:
             missed = missed or miss
             continue

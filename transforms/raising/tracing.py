@@ -254,6 +254,6 @@ def _is_kept(element: Expr, computed: Expr) -> bool:
     """
     if element.type != REAL and str(element.type) != "i1":
         return False  # within a hash
-    if len(dict.fromkeys(use.owner.operation for use in element.payload[0].uses)) < 2:
+    if len({use.owner.operation for use in element.payload[0].uses}) < 2:
         return False
     return sum(n.kind == "op" and isinstance(n.type, ir.IntegerType) for n in computed.nodes()) > MOST_COMPUTED

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ....dialects.diagnostic import DiagnosedError
+from ....dialects.tiling.structured import reading_once
 from ....transforms.attention import find_attention
 from ....transforms.passes import Report, listening
 from ....transforms.raise_attention import RaiseAttention
@@ -116,7 +117,7 @@ def why_left(program: TorchProgram, statistics: Sequence[int] = ()) -> str:
     def listen(report: Report) -> None:
         reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
 
-    with module.context, module.operation.location, listening(listen):
+    with module.context, module.operation.location, listening(listen), reading_once():
         RaiseAttention(tuple(places)).run(module.operation)
     if find_attention(module.operation):
         return ""

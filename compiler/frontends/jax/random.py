@@ -27,8 +27,7 @@ def lowering_rules() -> tuple[tuple[Any, Callable], ...]:
 
 def _threefry(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     """Two numbers of 32 bits for two of them, under a key of two; arrays of uint32 that broadcast."""
-    parity = jax.numpy.uint32(PARITY)
-    keys = key0, key1, key0 ^ key1 ^ parity
+    keys = key0, key1, key0 ^ key1 ^ jax.numpy.uint32(PARITY)
     x0, x1 = x0 + key0, x1 + key1
     for step in range(5):
         for rotation in ROTATIONS[step % 2]:
@@ -45,26 +44,24 @@ def is_key(value: Any) -> bool:
 
 def implementations(leaves: Sequence[Any]) -> dict[int, Any]:
     """Of those leaves that are keys, or types of keys, how numbers are made of them."""
-    return {i: _described(leaf)[0] for i, leaf in enumerate(leaves) if is_key(leaf)}
+    return {i: implementation(leaf) for i, leaf in enumerate(leaves) if is_key(leaf)}
+
+
+def implementation(key: Any) -> Any:
+    """How numbers are made of a key, or of keys of a type."""
+    if not isinstance(key, jax.ShapeDtypeStruct):
+        return jax.random.key_impl(key)
+    found: list[Any] = []
+    jax.eval_shape(lambda one: found.append(jax.random.key_impl(one)), key)
+    return found[0]
 
 
 def data(leaf: Any) -> Any:
     """The numbers that a key is; the type of them for a type of keys; what is no key as it is."""
     if not is_key(leaf):
         return leaf
-    return _described(leaf)[1] if isinstance(leaf, jax.ShapeDtypeStruct) else jax.random.key_data(leaf)
-
-
-def _described(key: Any) -> tuple[Any, Any]:
-    """The implementation of keys, and the type of their numbers."""
-    found = []
-
-    def look(one: Any) -> Any:
-        found.append(jax.random.key_impl(one))
-        return jax.random.key_data(one)
-
-    numbers = jax.eval_shape(look, key)
-    return found[0], numbers
+    is_type = isinstance(leaf, jax.ShapeDtypeStruct)
+    return jax.eval_shape(jax.random.key_data, leaf) if is_type else jax.random.key_data(leaf)
 
 
 def of_data(source: Callable, keys: dict[int, Any], returned: dict[int, Any]) -> Callable:
@@ -73,8 +70,8 @@ def of_data(source: Callable, keys: dict[int, Any], returned: dict[int, Any]) ->
 
     def function(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
-        for i, implementation in keys.items():
-            leaves[i] = jax.random.wrap_key_data(leaves[i], impl=implementation)
+        for i, how in keys.items():
+            leaves[i] = jax.random.wrap_key_data(leaves[i], impl=how)
         args, kwargs = jax.tree.unflatten(structure, leaves)
         found, out_structure = jax.tree.flatten(source(*args, **kwargs))
         returned.update(implementations(found))

@@ -58,7 +58,7 @@ def trace(
     for constants in [fixed, fixed | numbers] if numbers else [fixed]:
         try:
             program = _traced(source, (tuple(args), kwargs), name, constants)
-            return dataclasses.replace(program, source=source, keys=keys, key_results=returned)
+            return dataclasses.replace(program, keys=keys, key_results=returned)
         except DiagnosedError:
             raise
         except Exception as error:
@@ -151,7 +151,7 @@ class JaxProgram:
             traced = jax.tree.unflatten(self.structure, range(self.structure.num_leaves))
             raise call_error(traced, (args, kwargs), f"{self.structure}, but called with {structure}")
         for i, implementation in self.keys.items():
-            if jax_random.implementations(leaves[i : i + 1]).get(0, implementation) != implementation:
+            if jax_random.is_key(leaves[i]) and jax_random.implementation(leaves[i]) != implementation:
                 raise user_error(f"argument {i} must be a key of {implementation}, as the one it was traced with")
             leaves[i] = jax_random.data(leaves[i])
         for i, value in self.fixed.items():

@@ -13,7 +13,7 @@ jnp = jax.numpy
 from jax_harness import check, output_of, qkv, scores_of  # noqa: E402
 
 KEEP = np.float32(0.8)
-KEYS = {"threefry2x32": (2,), "rbg": (4,), "unsafe_rbg": (4,)}  # of an implementation, its key's shape
+KEYS = ("threefry2x32", "rbg", "unsafe_rbg")  # what numbers are made of keys by
 
 
 def key_of(implementation, seed=7):
