@@ -29,6 +29,15 @@ def test_against_float64(function, sizes, mask, kind, poisoned):
 
 
 @needs_gpu
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("function, sizes, mask", crossed(["squared relu", "gaussian"], list(SIZES), MASKS))
+def test_wide_weights(function, sizes, mask, arch, poisoned):
+    """Weights of f32 beside values of bf16 are multiplied as two numbers of bf16, not as one."""
+    text, inputs, wanted = case(function, mask, "bf16", SIZES[sizes], wide=True)
+    assert relative_error(compile(text, target="nvidia", arch=arch)(*inputs), wanted) < 2e-5
+
+
+@needs_gpu
 @pytest.mark.parametrize("sizes", SIZES)
 def test_divided_by_their_sum(sizes, poisoned):
     text, inputs, wanted = case("sigmoid", "weights", "bf16", SIZES[sizes], total="before")

@@ -76,9 +76,9 @@ def masked(graph: Graph, x: str, mask: str, kept: str) -> str:
     return graph.elementwise(f"masked_{mask}", "hmk", ins, body)
 
 
-def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: str = ""):
+def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: str = "", wide: bool = False):
     """A graph's text, its inputs, and what it gives. `total`: where they are divided by the sum of weights, and a half:
-    "before" values are multiplied by them, or "after"."""
+    "before" values are multiplied by them, or "after". `wide`: weights stay f32, whatever values are."""
     graph = Graph(kind, sizes)
     q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
     s = graph.scores("s", q, k)
@@ -88,6 +88,9 @@ def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: str 
     p = graph.elementwise("p", "hmk", [(s, "hmk")], body)
     if mask not in ("", "scores"):
         p = masked(graph, p, mask, "%zero")
+    if wide:
+        o = graph.matmul("o", (p, "hmk", "f32"), (v, "hkn", kind), "hmn", "k")
+        return graph.function(o), (inputs := graph.inputs()), expected(function, mask, inputs, total)
     if not total:
         return graph.text(p, v), (inputs := graph.inputs()), expected(function, mask, inputs, total)
     sums = graph.reduced("sums", p, "hmk", "k", "addf")

@@ -32,7 +32,8 @@ def _at_launch(warpgroups: int) -> int:
 
 def matmul_registers(matmuls: Iterable[ir.Operation]) -> int:
     """Of a thread: results have a register for two columns, left operands of 16 bits, if they are in registers, one for
-    four, those of 8 bits one for eight. What is summed of 8 bits is not yet added to its start."""
+    four, those of 8 bits one for eight, those of f32, which are parts of 16 bits, one for two. What is summed of 8 bits
+    is not yet added to its start."""
     found = 0
     for op in matmuls:
         left, columns = op.operands[0].type, op.results[0].type.shape[1]
@@ -57,4 +58,4 @@ def adds(matmul: ir.Operation) -> bool:
 
 
 def _left_registers(kind: ir.RankedTensorType) -> int:
-    return kind.shape[1] * min(kind.element_type.width, 16) // 64 if layout_of(kind) != "shared" else 0
+    return kind.shape[1] * kind.element_type.width // 64 if layout_of(kind) != "shared" else 0

@@ -10,6 +10,7 @@ adds to a sum is therefore summed from zero, and added by the threads.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ....dialects.mlir import ir
@@ -34,7 +35,8 @@ def wgmma(
     thread: Thread,
 ) -> list[ir.Value]:
     """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over. A in shared memory has
-    its columns side by side; so has B of 8 bits the elements of `k_dim`. `elements`: the types of A and B.
+    its columns side by side; so has B of 8 bits the elements of `k_dim`. `elements`: the types of A and B. A of parts
+    (`in_parts`) has B's elements along `k_dim` once for each.
 
     Without `wait` the registers must not be touched until `wait_matmuls`.
 
@@ -45,13 +47,13 @@ def wgmma(
     registers = [f"${i}" for i in range(count)]
     first_a = count * (1 if accumulator is None else 2)
     of_a = a.values if isinstance(a, Registers) else [_rows_descriptor(a, thread)]
-    steps = a.shape[1] * b.width // STEP
+    steps, of_b = a.shape[1] * b.width // STEP, _steps(b, k_dim)
     kind = f"m64n{n}k{STEP // b.width}.f32.{'.'.join(NAMES_OF_8_BITS.get(e, e) for e in elements)}"
     descriptor = f"${first_a + len(of_a)}"
     lines = ["{", ".reg .b32 a;", ".reg .b64 b, d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
     lines.append(f"mov.b64 b, {{{descriptor}, {_form(b)}}};")
     for step in range(steps):
-        lines.append(f"add.s64 d, b, {_descriptor_step(b, step, k_major)};")
+        lines.append(f"add.s64 d, b, {_descriptor_step(b, step % of_b, k_major)};")
         lines.append(f"setp.ne.b32 p, {0 if accumulator is None and step == 0 else 1}, 0;")
         if isinstance(a, Registers):
             operand = f"{{{', '.join(f'${first_a + 4 * step + i}' for i in range(4))}}}"
@@ -122,17 +124,18 @@ def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:
 def mma_sync(
     a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str, thread: Thread
 ) -> list[ir.Value]:
-    """accumulator + A·B of a warp's 16 rows."""
+    """accumulator + A·B of a warp's 16 rows; A may be of parts."""
     if accumulator is None:
         zero = constant(f32(), 0.0)
         values = [zero] * (n // 2)
     else:
         values = list(accumulator.values)
-    for step in range(len(a.values) // 4):
-        operand = a.values[4 * step : 4 * step + 4]
+    of_b = _steps(b, k_dim)
+    for step in range(of_b):
+        operands = [a.values[i : i + 4] for i in range(4 * step, len(a.values), 4 * of_b)]
         for pair in range(n // 16):
             fragments = ldmatrix_b(b, k_dim, step, pair, thread)
-            for half in (0, 1):
+            for half, operand in itertools.product((0, 1), operands):
                 first = 4 * (2 * pair + half)
                 values[first : first + 4] = asm(
                     f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32 "
@@ -143,6 +146,11 @@ def mma_sync(
                     effects=False,
                 )
     return values
+
+
+def _steps(b: Shared, k_dim: int) -> int:
+    """How many instructions B has elements for along `k_dim`."""
+    return (b.inner_size if b.inner == k_dim else b.outer_size) * b.width // STEP
 
 
 def mma_tf32(
@@ -257,6 +265,22 @@ def pack(fragment: Registers, element: str) -> Registers:
         for i in range(0, len(fragment.values), 2)
     ]
     return Registers("operand_a", fragment.shape, values)
+
+
+def in_parts(fragment: Registers) -> Registers:
+    """A fragment of f32 as the left operand of a matmul with bf16: x as a sum of two bf16, relative error 2^-18, all
+    large parts first. bf16 has f32's exponents, so that no number is too large or too small for it."""
+    large = pack(fragment, "bf16")
+    rests = []
+    for word, first in zip(large.values, range(0, len(fragment.values), 2), strict=True):
+        for x, text in zip(
+            fragment.values[first:], ("shl.b32 $0, $1, 16;", "and.b32 $0, $1, 0xffff0000;"), strict=False
+        ):
+            (rounded,) = asm(text, "=f,r", [word], [f32()], effects=False)
+            rests.append(create("arith.subf", f32(), x, rounded))
+    small = pack(Registers(fragment.layout, fragment.shape, rests), "bf16")
+    rows, columns = fragment.shape
+    return Registers("operand_a", (rows, 2 * columns), [*large.values, *small.values])
 
 
 def pack_pairs(fragment: Registers, element: str, some_are_equal: bool) -> Registers:

@@ -166,9 +166,13 @@ class TileOps(CopyOps):
         kind = op.results[0].type
         element, other = (str(v.type.element_type) for v in list(op.operands)[:2])
         eight_bits = self.hopper and {element, other} <= set(contraction.NAMES_OF_8_BITS) and b.inner == k_dim
+        if (element, other) == ("f32", "bf16"):
+            a, element = contraction.in_parts(self.registers(op.operands[0])), other
         if not eight_bits and (element not in contraction.ELEMENTS or other != element):
             known = ", ".join(contraction.ELEMENTS)
-            raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)
+            raise PassError(
+                f"the operands of matmuls on tensor cores must be of one type among {known}, or f32 and bf16", op
+            )
         n = kind.shape[1]
         if element == "f32":
             values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
@@ -186,8 +190,8 @@ class TileOps(CopyOps):
                 values = contraction.added(start, values)
             return Registers("fragment", tuple(kind.shape), values, start=None if wait else start)
         else:
-            left = self.registers(op.operands[0])
-            values = contraction.mma_sync(left, b, k_dim, accumulator, n, element, self.thread)
+            assert isinstance(a, Registers), "only Hopper takes left operands from shared memory"
+            values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
 
     def _wait_matmuls(self, op: ir.Operation) -> list[Value]:

@@ -10,7 +10,7 @@ from ...rewriting import defining_op, terminator
 
 def is_of_wgmma(matmul: ir.Operation) -> bool:
     """Whether it is one of wgmma; others are not asynchronous."""
-    return matmul.operands[0].type.element_type.width <= 16
+    return matmul.operands[1].type.element_type.width <= 16
 
 
 def has_computed_right(matmul: ir.Operation) -> bool:

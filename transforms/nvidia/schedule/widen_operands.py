@@ -8,6 +8,7 @@ from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
+from ...graph import backward_slice
 from ...passes import Pass, option, remark
 from ...rewriting import defining_op, ops_in
 from ..elements import EIGHT_BITS
@@ -35,7 +36,8 @@ class WidenOperands(Pass):
     tile adds besides what there is (`contraction.py`). f16 holds all numbers of e4m3 and e5m2.
 
     So do operands of two wider types, as of queries and of a cache that a program converts: they become the one that
-    holds both, of f16 and bf16 f32.
+    holds both, of f16 and bf16 f32. But what is computed of scores in f32, as their derivative, stays beside bf16 that
+    is loaded: it is multiplied as a sum of two bf16 (`contraction.py`).
     """
 
     native: bool = option("whether tensor cores take operands of 8 bits that the copy engine brings", False)
@@ -44,7 +46,8 @@ class WidenOperands(Pass):
         for kernel in ops_in(op, "gpu.func"):
             matmuls = list(filter(is_matmul, ops_in(kernel)))
             for matmul in matmuls:
-                if all(isinstance(v.type.element_type, WIDE) for v in matmul.operands) and _extends(matmul):
+                wide = all(isinstance(v.type.element_type, WIDE) for v in matmul.operands)
+                if wide and _extends(matmul) and not _is_of_parts(matmul):
                     _widen(matmul)
             narrow = [m for m in matmuls if any(map(_has_eight_bits, list(m.operands)[:2]))]
             if not narrow:
@@ -56,6 +59,21 @@ class WidenOperands(Pass):
             for matmul in narrow:
                 _widen(matmul)
             remark(kernel, f"operands of matmuls that have 8 bits become wider: {reason}")
+
+
+def _is_of_parts(matmul: ir.Operation) -> bool:
+    """Whether the left operand is f32, computed of another matmul's result, and the right one bf16, loaded. (Queries in
+    f32 are not multiplied so: an exponential would make more of what scores lose.)"""
+    left, right = list(matmul.operands)[:2]
+    made, load = defining_op(left), defining_op(right)
+    return (
+        isinstance(left.type.element_type, ir.F32Type)
+        and isinstance(right.type.element_type, ir.BF16Type)
+        and made is not None
+        and any(map(is_matmul, backward_slice(made)))
+        and load is not None
+        and load.name == "tile.load"
+    )
 
 
 def _has_eight_bits(value: ir.Value) -> bool:
