@@ -176,7 +176,7 @@ class _Leaving(pass_manager.Hook):
         self._forgone = forgone
 
     def after(self, stage: pass_manager.Stage, module: ir.Operation, failed: bool) -> None:
-        if stage.name != "raise-attention" or failed or not (self._forgone.fused or self._forgone.all_fused):
+        if stage.name != pipelines.RAISED or failed or not (self._forgone.fused or self._forgone.all_fused):
             return
         for attention in find_attention(module):
             ends = [op for op in (attention.root, attention.softmax) if op is not None]
@@ -230,6 +230,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             pipelines.TO_LINALG,
             "sink-transposes",
             "raise-attention",
+            pipelines.RAISED,
             *(["infinite-masks"] if target == "nvidia" else []),
             *([few] if versions and not tiling else []),
             "join-products",

@@ -12,9 +12,10 @@ from .env import MOST_THREADS
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
 
+RAISED = "share-attentions"  # the pass after which attention is in its normal form, once
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
 STAGE_AFTER = {
-    "raise-attention": "raised",
+    RAISED: "raised",
     "transform-interpreter": "fused",
     "fuse-attention": "fused",
     "split-masked-tiles": "online",

@@ -19,6 +19,7 @@ from .counts import NOTHING
 from .diagnostics import Listener
 from .explain import Record, reason_left
 from .pass_manager import Hook, Stage, Timing
+from .pipelines import RAISED
 
 
 class Recorder(Timing):
@@ -86,7 +87,7 @@ class Counting(Hook):
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         if failed:
             return
-        if stage.name == "raise-attention":
+        if stage.name == RAISED:
             from ..transforms.attention import LEFT, find_attention
 
             found = find_attention(module)

@@ -28,6 +28,7 @@ PASSES = (
     "inline-calls",
     "sink-transposes",
     "raise-attention",
+    "share-attentions",
     "cpu/version-queries",
     "nvidia/version-functions",
     "infinite-masks",

@@ -41,8 +41,10 @@ LEARNED = {
 @dataclass(frozen=True)
 class Case:
     """`way`: how the softmax's derivative is written: of probabilities ("torch"), or of exponentials and their sum
-    ("jax"). `masked`: by positions ("causal"), or by a tensor, rows as a whole among others ("loaded").
-    `modified`: scores by a cap, or probabilities by a dropout. `learned`: what else there is a derivative by."""
+    ("jax"). `masked`: by positions, by −∞ ("causal") or a low number ("low"), or by a tensor, rows as a whole among
+    others ("loaded").
+    `modified`: scores by a cap, or probabilities by a dropout. `learned`: what else there is a derivative by. `wide`:
+    the derivative of scores is multiplied as f32, whatever queries and keys are, as in JAX where scores are f32."""
 
     sizes: dict[str, int]
     kind: str = "f32"
@@ -50,6 +52,7 @@ class Case:
     masked: str = ""
     modified: str = ""
     learned: str = ""
+    wide: bool = False
 
     def graph(self) -> tuple[str, list[np.ndarray]]:
         """The text, and inputs."""
@@ -79,9 +82,10 @@ class Case:
             by_learned.append(self._summed(g, self._times(g, "by_factor", ds, (plain, "hmk"))))
             ds = self._times(g, "ds_of_product", ds, other)
         scaled = ["%c = arith.constant 0.25 : f32", "%r = arith.mulf %in0, %c : f32"]
-        ds = self._narrow(g, g.elementwise("ds_scaled", "hmk", [(ds, "hmk")], scaled))
-        dq = g.matmul("dq", (ds, "hmk", self.kind), (k, "hkd", self.kind), "hmd", "k")
-        dk = g.matmul("dk", (ds, "hmk", self.kind), (q, "hmd", self.kind), "hkd", "m")
+        ds = g.elementwise("ds_scaled", "hmk", [(ds, "hmk")], scaled)
+        factor = (ds, "hmk", "f32") if self.wide else (self._narrow(g, ds), "hmk", self.kind)
+        dq = g.matmul("dq", factor, (k, "hkd", self.kind), "hmd", "k")
+        dk = g.matmul("dk", factor, (q, "hmd", self.kind), "hkd", "m")
         results = dict(zip((dq, dk, dv), RESULTS.values(), strict=True))
         text = g.function_of(results | dict.fromkeys(by_learned, LEARNED.get(self.learned, "")))
         inputs = g.inputs()
@@ -133,6 +137,8 @@ class Case:
                 name, "hmk", [("%mask", "hmk"), (x, "hmk")], [f"%r = arith.select %in0, %in1, %{other} : f32"]
             )
         body = [line.replace("OTHER", other) for line in CAUSAL]
+        if self.masked == "low" and other == "lowest":
+            body = ["%low = arith.constant -2.38e+38 : f32", *(line.replace("lowest", "low") for line in body)]
         return g.elementwise(name, "hmk", [(x, "hmk")], body) if self.masked else x
 
     def _kept(self, g: Graph, name: str, x: str) -> str:

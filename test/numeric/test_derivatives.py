@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph
 
-WAYS, MASKS, MODIFIED = ["torch", "jax"], ["", "causal", "loaded"], ["", "capped", "dropped"]
+WAYS, MASKS, MODIFIED = ["torch", "jax"], ["", "causal", "low", "loaded"], ["", "capped", "dropped"]
 LARGE = {"h": 2, "m": 130, "k": 200, "d": 20, "n": 36}
 
 
@@ -56,9 +56,19 @@ def test_on_a_cpu(way, masked, modified, kind):
     check(Case(LARGE, kind, way, masked, modified))
 
 
-def test_dead_tiles_are_skipped():
-    text, _ = Case(LARGE | {"m": 300, "k": 300}, masked="causal").graph()
-    assert compile(text, threads=1).explain().count("skips dead tiles") == 4
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("masked, skipping", [("causal", 4), ("low", 3)])
+def test_dead_tiles_are_skipped(masked, skipping, way):
+    """By all four loop nests; a softmax that masks by a number computes them late, if at all."""
+    text, _ = Case(LARGE | {"m": 300, "k": 300}, way=way, masked=masked).graph()
+    assert compile(text, threads=1).explain().count("skips dead tiles") == skipping
+
+
+@pytest.mark.parametrize("way, masked", crossed(WAYS, ["", "low"]))
+def test_all_read_the_same_probabilities(way, masked):
+    """Of one number for each row, the logarithm of its sum of exponentials, however they are written."""
+    raised = compile(Case(LARGE, way=way, masked=masked).graph()[0], threads=1).ir("raised")
+    assert raised.count("math.exp2") == 3 and raised.count("math.log2") == 1 and "math.exp " not in raised
 
 
 @settings(max_examples=10, deadline=None)

@@ -15,7 +15,7 @@ SIZES = {
     "few queries": {"h": 4, "m": 5, "k": 1000, "d": 64, "n": 64},
     "many rows": {"h": 8, "m": 2048, "k": 300, "d": 64, "n": 72},
 }
-MASKS, MODIFIED = ["", "causal", "loaded"], ["", "capped", "dropped"]
+MASKS, MODIFIED = ["", "causal", "low", "loaded"], ["", "capped", "dropped"]
 
 
 @needs_gpu
@@ -35,9 +35,17 @@ def test_by_what_is_learned(learned, way, sizes, masked, modified, kind, poisone
     check(Case(SIZES[sizes], kind, way, masked, modified, learned))
 
 
-def check(case: Case) -> None:
+@needs_gpu
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(("way", "sizes", "masked"), crossed(["torch", "jax"], list(SIZES), MASKS))
+def test_wide_derivatives_of_scores(way, sizes, masked, arch, poisoned):
+    """In f32, beside keys and queries of bf16."""
+    check(Case(SIZES[sizes], "bf16", way, masked, wide=True), arch=arch)
+
+
+def check(case: Case, **options) -> None:
     text, inputs = case.graph()
-    kernel = compile(text, target="nvidia")
+    kernel = compile(text, target="nvidia", **options)
     assert kernel.explain().count("attention without a softmax") == 3
     assert kernel.ir("fused").count("__pairwise__") == bool(case.learned)
     for found, wanted in zip(kernel(*inputs), case.expected(inputs), strict=True):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..reshapes import drop_units, with_units
+from ..rewriting import defining_op
 
 SUMS = ("sum", "plain sum")
 
@@ -58,9 +59,16 @@ class Given:
 
         if sums is None:
             return self._made_of("shift", [maxima], scaled)
-        if sums.type.element_type != maxima.type.element_type or _without_units(sums) != _without_units(maxima):
+        if not _are_alike(sums, maxima):
             return None
         return self._made_of("shift", [maxima, sums], both)
+
+    def product(self, tensor: ir.Value, sums: ir.Value) -> ir.Value | None:
+        """A tensor that is computed for each row, times the sums; None if it has another shape."""
+        maker = defining_op(tensor)
+        if maker is None or maker.block != sums.owner.operation.block or not _are_alike(tensor, sums):
+            return None
+        return self._made_of("product", [tensor, sums], arith.mulf)
 
     def _made_of(self, name: str, given: Sequence[ir.Value], body: Callable[..., ir.Value]) -> ir.Value:
         """Of the shape of the first tensor; others may have dimensions of one element elsewhere."""
@@ -81,8 +89,10 @@ class Given:
         return self._made[key]
 
 
-def _without_units(tensor: ir.Value) -> list[int]:
-    return [size for size in tensor.type.shape if size != 1]
+def _are_alike(tensor: ir.Value, other: ir.Value) -> bool:
+    """Whether their types are the same but for dimensions of one element."""
+    a, b = ((t.type.element_type, [size for size in t.type.shape if size != 1]) for t in (tensor, other))
+    return a == b
 
 
 def _like(tensor: ir.Value, other: ir.Value) -> ir.Value:

@@ -2,6 +2,8 @@
 
 exp(s − m) / l                                  exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the
                                                 low number of a mask; else exp(s − m)·n, where n = 1 / l
+(x / l + c)·exp(s − m), c of the row            (x + c·l)·(exp(s − m) / l), as a derivative by scores is written that
+                                                does not have the probabilities: these are made once for all
 0 if all scores of the row are −∞, else x       x, where exp(s − m) is a factor, which is 0 there
 """
 
@@ -12,6 +14,7 @@ from dataclasses import replace
 
 from .dead_weights import is_zero, zeros_outside
 from .expressions import Expr
+from .live_rows import with_infinite_masks
 from .matching import Match
 
 LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
@@ -21,16 +24,32 @@ def by_rows(match: Match) -> Match:
     """The match with what is made of statistics alone read instead."""
     if not match.follows:
         return match
-    weights = _without_tests(match, match.softmax.scores)
+    weights = _without_tests(match, _with_infinite_masks(match, match.softmax.scores))
     weights = zeros_outside(match.tracer.make, weights, match.scores.element)
     return replace(match, softmax=replace(match.softmax, scores=_read(match, weights)))
+
+
+def _with_infinite_masks(match: Match, weights: Expr) -> Expr:
+    """The weights with −∞ in place of the low numbers of masks where probabilities are computed of them."""
+    make, products = match.tracer.make, _products(match)
+
+    def replaced(node: Expr) -> Expr | None:
+        if not _is_relative(match, node):
+            return None
+        x, maximum = node.args[0].args
+        return make.op("math.exp", (make.op("arith.subf", (with_infinite_masks(make, x, maximum, products), maximum)),))
+
+    return make.rewritten(weights, replaced)
+
+
+def _products(match: Match) -> frozenset[Expr]:
+    return frozenset(p.scores.element for p in (match.first, *match.beside))
 
 
 def _without_tests(match: Match, weights: Expr) -> Expr:
     """The weights without guards against rows that are masked as a whole, if they are 0 there."""
     make, unguarded = match.tracer.make, _unguarded(match, weights)
-    products = [p.scores.element for p in (match.first, *match.beside)]
-    is_zero_there = any(is_zero(make, unguarded, {p: make.const(-math.inf)}.get) for p in products)
+    is_zero_there = any(is_zero(make, unguarded, {p: make.const(-math.inf)}.get) for p in _products(match))
     return unguarded if is_zero_there else weights
 
 
@@ -49,6 +68,9 @@ def _read(match: Match, weights: Expr) -> Expr:
     make, given = match.tracer.make, match.tracer.given
 
     def replaced(node: Expr) -> Expr | None:
+        of_probability = _of_probability(match, node)
+        if of_probability is not None:
+            return make.rewritten(of_probability, replaced)
         power = _power(match, node)
         if power is not None:
             return power
@@ -64,6 +86,62 @@ def _read(match: Match, weights: Expr) -> Expr:
     return make.rewritten(weights, replaced)
 
 
+def _of_probability(match: Match, node: Expr) -> Expr | None:
+    """(x / l + c)·exp(s − m) as (x + c·l)·(exp(s − m) / l); None if it is none."""
+    make, given = match.tracer.make, match.tracer.given
+    for factor, exponential in (node.args, node.args[::-1]) if node.name == "arith.mulf" else ():
+        if not _is_relative(match, exponential):
+            continue
+        divisors = {n.args[1] for n in factor.nodes() if n.name == "arith.divf"}
+        for sums in divisors:
+            if sums.kind == "element" and given.is_sum(sums.payload[0]):
+                times = _times(match, factor, sums)
+                return None if times is None else make.mul(times, make.op("arith.divf", (exponential, sums)))
+    return None
+
+
+def _is_relative(match: Match, node: Expr) -> bool:
+    """Whether it is exp(s − m)."""
+    if node.name != "math.exp" or node.args[0].name != "arith.subf":
+        return False
+    maximum = node.args[0].args[1]
+    return maximum.kind == "element" and match.tracer.given.is_maximum(maximum.payload[0])
+
+
+def _times(match: Match, expr: Expr, sums: Expr) -> Expr | None:
+    """`expr` times the sums that it is divided by, or that each of its terms is; None if one is not, nor is the same
+    for all of a row."""
+    make = match.tracer.make
+    if expr.name == "arith.divf" and expr.args[1] is sums:
+        return expr.args[0]
+    if expr.number == 0:
+        return expr
+    if expr.vars and expr.vars <= sums.vars:
+        return _of_rows(match, expr, sums)
+    if expr.name in ("arith.mulf", "arith.divf"):  # one of the factors, not what divides
+        for at, arg in enumerate(expr.args[: 2 if expr.name == "arith.mulf" else 1]):
+            found = _times(match, arg, sums) if arg.vars - sums.vars else None
+            if found is not None:
+                return make.op(expr.name, (*expr.args[:at], found, *expr.args[at + 1 :]))
+        return None
+    if expr.name in ("arith.addf", "arith.subf", "arith.negf", "arith.select"):
+        kept = 1 if expr.name == "arith.select" else 0
+        terms = [_times(match, arg, sums) for arg in expr.args[kept:]]
+        return None if None in terms else make.op(expr.name, (*expr.args[:kept], *filter(None, terms)))
+    return None
+
+
+def _of_rows(match: Match, expr: Expr, sums: Expr) -> Expr:
+    """What is the same for all of a row times the sums: one tensor for all that read it, where it is one."""
+    make, given = match.tracer.make, match.tracer.given
+    if expr.kind == "element":
+        along = [[i for i in e.payload[1] if i.vars] for e in (expr, sums)]
+        product = given.product(expr.payload[0], sums.payload[0]) if along[0] == along[1] else None
+        if product is not None:
+            return make.element(product, expr.payload[1])
+    return make.mul(expr, sums)
+
+
 def _power(match: Match, node: Expr) -> Expr | None:
     """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
     number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
@@ -74,7 +152,7 @@ def _power(match: Match, node: Expr) -> Expr | None:
     if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
         return None
     x, maximum = exponential.args[0].args
-    products = {p.scores.element for p in (match.first, *match.beside)}
+    products = _products(match)
     leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
     if not all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves):
         return None

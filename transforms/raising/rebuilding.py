@@ -66,6 +66,7 @@ class _Attention(Scores):
         (queries, query_factors), (keys, key_factors) = self.factors(match.first)
         values, value_factors = self._choose(match.values, "values")
         self.emit.know_sizes(values)
+        self.value_element = values.tensor.type.element_type
         queries, keys, values = self._with_units(queries, keys, values)
         self._check(queries, keys, values)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
@@ -133,6 +134,16 @@ class _Attention(Scores):
         return self.emit.elementwise(scaled, dims, element)
 
     def _element_of_probabilities(self) -> ir.Type:
+        """What they are multiplied as: that of values, if that is what they were rounded to before both were widened;
+        else as they were."""
+        tracer, element = self.tracer, self.match.probabilities
+        while isinstance(found := element.payload[0].type.element_type, ir.FloatType):
+            if found == self.value_element:
+                return found
+            inner = tracer.step(tracer.origin(element))
+            if inner is None or inner.kind != "element" or _is_rounded(inner, found):
+                break
+            element = inner
         return self.match.probabilities.payload[0].type.element_type
 
     def _return_unit(self, unit: Var, rows: Sequence[Var]) -> None:
@@ -335,3 +346,9 @@ class _Attention(Scores):
         dims = [v for group in groups for v in group]
         value = self.emit.elementwise(result, dims, wanted.value.type.element_type)
         return shaped(value, groups, wanted.value.type)
+
+
+def _is_rounded(source: Expr, element: ir.FloatType) -> bool:
+    """Whether what is made of `source` by a cast to that type is less exact."""
+    kind = source.payload[0].type.element_type
+    return not isinstance(kind, ir.FloatType) or kind.width > element.width

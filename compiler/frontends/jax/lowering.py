@@ -47,7 +47,7 @@ def lower(traced: Any, name: str) -> ir.Module:
     module = _imported(_artifact(traced, name), name)
     for op in ops(module):
         if op.name == "stablehlo.dot_general":
-            _widen(op)
+            _settle_types(op)
     _replace_empty(module)
     to_scf(module)
     to_loops(module)
@@ -161,17 +161,29 @@ def _imported(artifact: bytes, name: str) -> ir.Module:
         raise user_error(f"the StableHLO of '{name}' cannot be read: {first_line(error)}") from error
 
 
-def _widen(op: ir.Operation) -> None:
-    """Converts the operands of a matmul to its result's element type; drops the hint which algorithm to use."""
-    if "algorithm" in op.attributes:
-        del op.attributes["algorithm"]
+def _settle_types(op: ir.Operation) -> None:
+    """Converts the operands of a matmul to its result's element type; rounds them before, where its algorithm says so
+    (``DotAlgorithmPreset.BF16_BF16_F32``, which ``jax.nn.dot_product_attention`` has for bf16: the derivative of scores
+    is f32, but multiplied as bf16). Algorithms of several products, or of tf32, are as exact as f32 here."""
+    algorithm = _stablehlo().DotAlgorithm(op.attributes["algorithm"]) if "algorithm" in op.attributes else None
     element = ir.RankedTensorType(op.results[0].type).element_type
     for i, operand in enumerate(op.operands):
-        kind = ir.RankedTensorType(operand.type)
-        if kind.element_type != element:
-            with ir.InsertionPoint(op), op.location:
-                wide = ir.RankedTensorType.get(kind.shape, element)
-                op.operands[i] = ir.Operation.create("stablehlo.convert", [wide], [operand]).results[0]
+        if algorithm is not None and algorithm.num_primitive_operations == 1:
+            precision = (algorithm.lhs_precision_type, algorithm.rhs_precision_type)[i]
+            if precision.width <= 16 and ir.RankedTensorType(operand.type).element_type.width > precision.width:
+                operand = _converted(operand, precision, op)
+        op.operands[i] = _converted(operand, element, op)
+    if algorithm is not None:
+        del op.attributes["algorithm"]
+
+
+def _converted(value: ir.Value, element: ir.Type, before: ir.Operation) -> ir.Value:
+    kind = ir.RankedTensorType(value.type)
+    if kind.element_type == element:
+        return value
+    with ir.InsertionPoint(before), before.location:
+        made = ir.RankedTensorType.get(kind.shape, element)
+        return ir.Operation.create("stablehlo.convert", [made], [value]).results[0]
 
 
 def _replace_empty(module: ir.Module) -> None:

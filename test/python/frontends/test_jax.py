@@ -230,6 +230,20 @@ def test_floats_of_8_bits(dtype):
     assert error < 0.2 * np.abs(expected.astype(np.float64)).max()
 
 
+@pytest.mark.parametrize(
+    "preset, rounded", [("BF16_BF16_F32", True), ("BF16_BF16_F32_X3", False), ("F32_F32_F32", False)]
+)
+def test_operands_are_rounded_as_the_algorithm_says(preset, rounded):
+    a, b = random(33, 70), random(70, 20)
+    algorithm = getattr(jax.lax.DotAlgorithmPreset, preset)
+    found = compile(lambda a, b: jax.lax.dot(a, b, precision=algorithm, preferred_element_type=jnp.float32), (a, b))(
+        a, b
+    )
+    given = (x.astype(FLOATS["bf16"]) if rounded else x for x in (a, b))
+    expected = np.matmul(*(x.astype(np.float64) for x in given))
+    assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+
+
 def test_shapes_without_values():
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in qkv()]
     np.testing.assert_allclose(compile(by_hand, shapes)(*qkv()), by_hand(*qkv()), rtol=1e-4, atol=1e-5)

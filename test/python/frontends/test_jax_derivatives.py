@@ -1,11 +1,12 @@
 """The derivative of attention as people write it in JAX, by everything that is a float: four loop nests and more."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
-from jax_harness import TOLERANCE, compile, random, stats  # noqa: E402
+from jax_harness import TOLERANCE, B, H, N, T, compile, random, stats  # noqa: E402
 from test_jax_variants import MASK, VARIANTS, qkv  # noqa: E402
 
 jnp = jax.numpy
@@ -59,6 +60,23 @@ def test_variant(fn):
 @pytest.mark.parametrize("masked", [False, True])
 def test_jax_own_attention(masked):
     check(lambda q, k, v, m: jax.nn.dot_product_attention(q, k, v, mask=m if masked else None), MASK)
+
+
+def test_jax_own_attention_in_bf16_with_its_output():
+    """The output is that which rows are summed over; the derivative of scores is f32, and multiplied as bf16."""
+
+    def output_and_derivative(q, k, v, by):
+        out, back = jax.vjp(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True), q, k, v)
+        return out, *back(by)
+
+    args = [x.astype(ml_dtypes.bfloat16) for x in (*qkv(N), random(B, T, N, H, seed=7))]
+    kernel = compile(output_and_derivative, args)
+    explained, roots = kernel.explain(), [line for line in kernel.ir("raised").splitlines() if "__attention__" in line]
+    assert "4 attentions found and fused" in explained, explained
+    assert len(roots) == 3 and all(line.count("xbf16>") == 2 for line in roots), roots
+    expected = output_and_derivative(*(jnp.asarray(x, jnp.float32) for x in args))
+    for found, wanted in zip(kernel(*args), expected, strict=True):
+        assert np.abs(np.asarray(found, np.float32) - wanted).max() < TOLERANCE["bf16"] * np.abs(wanted).max()
 
 
 def test_one_head():

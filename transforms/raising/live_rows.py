@@ -1,0 +1,133 @@
+"""Low numbers of masks in probabilities of rows that have a live key by its place alone.
+
+    exp(select(j <= i, s, −2.4e38) − m)   becomes   exp(select(j <= i, s, −∞) − m)
+
+Both are 0 where the mask is, as long as the maximum m of the row is a score and not as low as half of that number; the
+latter says that tiles there are dead. Some key must be no mask's for all queries: the first one, the last one, or the
+query's own, as ``infinite-masks`` asks of softmax itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..online.score_masks import HIGHEST_MASK, LARGEST_TERM
+from .expressions import REAL, Expr, Expressions
+from .indices import Index, Var
+from .quotients import LARGER, SMALLER
+
+CASTS = ("arith.index_cast", "arith.extsi", "arith.extui")
+OF_SCORES = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf", "math.tanh", *LARGER, *SMALLER)
+EQUAL, OTHER, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # arith.cmpi's predicates of signed numbers
+
+
+def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr:
+    """x, of which `maximum` is subtracted, with −∞ in place of the low numbers of masks if each row has a live key;
+    x as it is if it has no such masks, or that is not known. `products`: of queries and keys."""
+    masks = list(_masks(x, products))
+    keys = x.vars - maximum.vars
+    if not masks or None in masks or len(keys) != 1:
+        return x
+    (key,) = keys
+    chosen = {mask.args[0]: mask.args[2].number is not None for mask in masks if mask is not None}
+    if not any(all(_holds(c, key, at) is then for c, then in chosen.items()) for at in _places(key, maximum.vars)):
+        return x
+
+    def infinite(node: Expr) -> Expr | None:
+        if node not in masks:
+            return None
+        sides = (make.const(-math.inf) if a.number is not None else make.rewritten(a, infinite) for a in node.args[1:])
+        return make.op(node.name, (node.args[0], *sides))
+
+    return make.rewritten(x, infinite)
+
+
+def _masks(x: Expr, products: frozenset[Expr], scale: float = 1.0) -> Iterator[Expr | None]:
+    """The choices between a score and a low number on the way to the score; None where that is not known."""
+    if x.name == "arith.select":
+        sides = sorted(x.args[1:], key=lambda a: a.number is None)  # the number first
+        number = sides[0].number
+        if number is None or sides[1].number is not None or not -math.inf < number * scale <= HIGHEST_MASK:
+            yield None
+        else:
+            yield x
+            yield from _masks(sides[1], products, scale)
+    elif x.name == "arith.mulf" and any(a.number is not None and a.number > 0 for a in x.args):
+        first, second = x.args
+        inner, factor = (first, second.number) if second.number is not None else (second, first.number)
+        yield from _masks(inner, products, scale * (factor or 1.0))
+    elif not _is_score(x, products):
+        yield None
+
+
+def _is_score(x: Expr, products: frozenset[Expr]) -> bool:
+    """Whether it is made of products and small constants alone: nothing that is loaded, which may hold a mask."""
+    if x.kind == "op":
+        return x.name in OF_SCORES and all(_is_score(a, products) for a in x.args)
+    return x in products or (x.number is not None and abs(x.number) <= LARGEST_TERM)
+
+
+def _places(key: Var, others: frozenset[Var]) -> Iterator[Index]:
+    """Where there surely is a key, and may be a live one, of each query."""
+    yield Index()
+    if key.extent is None:
+        return
+    yield Index((), key.extent - 1)
+    for var in others:
+        if var.extent is not None and var.extent <= key.extent:
+            yield Index.of(var)
+            yield Index(((var, 1),), key.extent - var.extent)
+
+
+def _holds(condition: Expr, key: Var, at: Index) -> bool | None:
+    """Whether a condition holds at that key of all queries, or of none; None if that depends, or is not known."""
+    if condition.number is not None:
+        return bool(condition.number)
+    if condition.name in ("arith.andi", "arith.ori", "arith.xori"):
+        parts = [_holds(a, key, at) for a in condition.args]
+        if condition.name == "arith.xori":
+            return None if None in parts else parts[0] != parts[1]
+        deciding = condition.name == "arith.ori"
+        return deciding if deciding in parts else None if None in parts else not deciding
+    if condition.name != "arith.cmpi" or any(a.type == REAL for a in condition.args):
+        return None
+    a, b = (_linear(side, key, at) for side in condition.args)
+    return None if a is None or b is None else _compared(condition, a.plus(b, -1))
+
+
+def _compared(comparison: Expr, difference: Index) -> bool | None:
+    which = int(str(comparison.attribute("predicate")).split()[0])
+    least, most = _bounds(difference)
+    if which in (LESS, AT_LEAST):
+        below = True if most < 0 else False if least >= 0 else None
+        return below if below is None else below == (which == LESS)
+    if which in (AT_MOST, GREATER):
+        above = True if least > 0 else False if most <= 0 else None
+        return above if above is None else above == (which == GREATER)
+    if which in (EQUAL, OTHER):
+        equal = True if least == most == 0 else False if least > 0 or most < 0 else None
+        return equal if equal is None else equal == (which == EQUAL)
+    return None
+
+
+def _bounds(index: Index) -> tuple[float, float]:
+    """The least and the largest value, of negative coefficients, too."""
+    ends = [(0.0, c * (math.inf if v.extent is None else v.extent - 1)) for v, c in index.terms]
+    return index.constant + sum(map(min, ends)), index.constant + sum(map(max, ends))
+
+
+def _linear(expr: Expr, key: Var, at: Index) -> Index | None:
+    """An integer as a linear form, `at` in place of the key."""
+    if expr.kind == "index":
+        found = expr.payload
+        coefficient = dict(found.terms).get(key, 0)
+        return found.plus(Index.of(key), -coefficient).plus(at, coefficient)
+    if expr.number is not None:
+        return Index((), int(expr.number))
+    if expr.name in CASTS:
+        return _linear(expr.args[0], key, at)
+    if expr.name in ("arith.addi", "arith.subi"):
+        a, b = (_linear(side, key, at) for side in expr.args)
+        return None if a is None or b is None else a.plus(b, 1 if expr.name == "arith.addi" else -1)
+    return None
