@@ -26,7 +26,8 @@ from .raising.distributing import distributed
 from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at
 from .raising.given import Given
-from .raising.matching import Match, is_sum
+from .raising.group_sums import is_of_several, over_heads
+from .raising.matching import Match, is_sum, match_attention
 from .raising.pairwise import match_pairwise, match_whole
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
@@ -185,9 +186,28 @@ class RaiseAttention(Pass):
 
     def _derived(self, matches: list[Match], given: Given, followers: Followers, progress: Progress) -> list[Match]:
         """What follows from outputs and statistics of `matches`, without a softmax: it is to be raised before these."""
+        if matches:
+            self._sum_over_heads(given, progress, followers)
         done = {tensor.owner.operation for tensor in given.kinds}
         others = [op for op in (*progress.others, *progress.left) if op not in done and op in followers]
         return self._matched(others if matches else [], lambda op: _following(op, given))
+
+    @staticmethod
+    def _sum_over_heads(given: Given, progress: Progress, followers: Followers | None = None) -> None:
+        """Makes sums over queries and heads, which follow from what is `given`, sums over heads (group_sums.py): what
+        these sum is looked at in their place."""
+        for listed in (progress.others, progress.left):
+            for op in [op for op in listed if is_of_several(op) and (followers is None or op in followers)]:
+                with contextlib.suppress(NearMiss, RecursionError):
+                    match = match_attention(op, normalised=False, given=given)
+                    found = over_heads(match) if match is not None else None
+                    if found is not None:
+                        value, each = found
+                        op.results[0].replace_all_uses_with(value)
+                        listed.insert(listed.index(op), each)
+                        if followers is not None:
+                            followers.replace(op, each)
+                        progress.erase(op)
 
     def _given(self, root: ir.Operation) -> Given:
         functions = functions_of(root) if self.statistics else []
@@ -202,6 +222,8 @@ class RaiseAttention(Pass):
         divided = functools.partial(divided_at, normalised=False, no_ends=no_ends)
         sharing: list[ir.Operation] = []
         progress.others += progress.left
+        if given.kinds:
+            self._sum_over_heads(given, progress)
         while progress.others:
             op = progress.others.pop(0)
             if not has_heads(op) and not given.kinds:

@@ -83,6 +83,8 @@ def _order(root: ir.Operation, other: ir.Operation) -> list[int] | None:
         return None
     parts: dict[int, int] = {}
     ours, theirs = operand_loops(root), operand_loops(other)
+    if [len(loops) for loops in ours] != [len(loops) for loops in theirs]:
+        return None
     for of_root, of_other in zip(ours[:2], theirs[:2], strict=True):
         for a, b in zip(of_root, of_other, strict=True):
             if parts.setdefault(a, b) != b:

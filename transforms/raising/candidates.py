@@ -38,6 +38,11 @@ class Followers:
     def __contains__(self, op: ir.Operation) -> bool:
         return op in self._matmuls or _top(op) != op  # of what stands in a region nothing is known
 
+    def replace(self, op: ir.Operation, by: ir.Operation) -> None:
+        """`by` is what is to be looked at in the place of `op`."""
+        if op in self._matmuls:
+            self._matmuls[by] = self._matmuls[op]
+
 
 def _may_be_exponential(op: ir.Operation) -> bool:
     return op.name != POWER or constant_value(op.operands[1]) is None  # 2^x, not x^2

@@ -31,7 +31,10 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
         return x
     (key,) = keys
     chosen = {mask.args[0]: mask.args[2].number is not None for mask in masks if mask is not None}
-    if not any(all(_holds(c, key, at) is then for c, then in chosen.items()) for at in _places(key, maximum.vars)):
+    for at in _places(key, maximum.vars):
+        if all(_holds(_moved(make, condition, key, at)) is then for condition, then in chosen.items()):
+            break
+    else:
         return x
 
     def infinite(node: Expr) -> Expr | None:
@@ -80,19 +83,38 @@ def _places(key: Var, others: frozenset[Var]) -> Iterator[Index]:
             yield Index(((var, 1),), key.extent - var.extent)
 
 
-def _holds(condition: Expr, key: Var, at: Index) -> bool | None:
-    """Whether a condition holds at that key of all queries, or of none; None if that depends, or is not known."""
+def _moved(make: Expressions, condition: Expr, key: Var, at: Index) -> Expr:
+    """The condition at that key."""
+
+    def there(index: Index) -> Index:
+        coefficient = dict(index.terms).get(key, 0)
+        return index.plus(Index.of(key), -coefficient).plus(at, coefficient)
+
+    def moved(node: Expr) -> Expr | None:
+        if node.kind == "index":
+            return make.index(there(node.payload))
+        if node.kind == "element":
+            return make.element(node.payload[0], tuple(map(there, node.payload[1])))
+        return None
+
+    return make.rewritten(condition, moved)
+
+
+def _holds(condition: Expr) -> bool | None:
+    """Whether a condition holds for all queries, or for none; None if that depends, or is not known."""
     if condition.number is not None:
         return bool(condition.number)
     if condition.name in ("arith.andi", "arith.ori", "arith.xori"):
-        parts = [_holds(a, key, at) for a in condition.args]
+        parts = [_holds(a) for a in condition.args]
         if condition.name == "arith.xori":
             return None if None in parts else parts[0] != parts[1]
         deciding = condition.name == "arith.ori"
         return deciding if deciding in parts else None if None in parts else not deciding
     if condition.name != "arith.cmpi" or any(a.type == REAL for a in condition.args):
         return None
-    a, b = (_linear(side, key, at) for side in condition.args)
+    if condition.args[0] is condition.args[1]:  # of documents, at the query's own place
+        return _compared(condition, Index())
+    a, b = map(_linear, condition.args)
     return None if a is None or b is None else _compared(condition, a.plus(b, -1))
 
 
@@ -117,17 +139,19 @@ def _bounds(index: Index) -> tuple[float, float]:
     return index.constant + sum(map(min, ends)), index.constant + sum(map(max, ends))
 
 
-def _linear(expr: Expr, key: Var, at: Index) -> Index | None:
-    """An integer as a linear form, `at` in place of the key."""
+def _linear(expr: Expr) -> Index | None:
+    """An integer as a linear form of variables."""
     if expr.kind == "index":
-        found = expr.payload
-        coefficient = dict(found.terms).get(key, 0)
-        return found.plus(Index.of(key), -coefficient).plus(at, coefficient)
+        return expr.payload
     if expr.number is not None:
         return Index((), int(expr.number))
     if expr.name in CASTS:
-        return _linear(expr.args[0], key, at)
-    if expr.name in ("arith.addi", "arith.subi"):
-        a, b = (_linear(side, key, at) for side in expr.args)
-        return None if a is None or b is None else a.plus(b, 1 if expr.name == "arith.addi" else -1)
+        return _linear(expr.args[0])
+    if expr.name in ("arith.addi", "arith.subi", "arith.muli"):
+        a, b = map(_linear, expr.args)
+        if a is None or b is None:
+            return None
+        if expr.name == "arith.muli":
+            return a.scaled(b.constant) if not b.terms else b.scaled(a.constant) if not a.terms else None
+        return a.plus(b, 1 if expr.name == "arith.addi" else -1)
     return None
