@@ -8,6 +8,8 @@ as they stand; as one sum, heads and queries would have to be one dimension (joi
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 
 from ...dialects import build
@@ -20,6 +22,7 @@ from .matching import Match
 from .tensors import contract, counted_by, shaped
 
 MOST_HEADS = 128
+FEW_HEADS = 16  # which are added up where the sum is read
 FEWEST_QUERIES = 128  # fewer do not fill a tile
 
 
@@ -64,10 +67,16 @@ def _emitted(match: Match, product: Contraction, queries: list, heads: list) -> 
     rows = [u for u in p_vars if u in out]
     of_each = [*heads, *rows, *(u for u in out if u not in rows)]  # columns side by side, whatever the output has
     each = contract(emit, p, p_vars, v, v_vars, of_each, queries, str(emit.compute))
-    zero = build.fill(build.constant(emit.compute, 0.0), emit.empty(out, emit.compute))
-    dims = [*out, *heads]
-    maps = [build.projection(len(dims), [dims.index(v) for v in used]) for used in (of_each, out)]
-    iterators = [build.PARALLEL] * len(out) + [build.REDUCTION] * len(heads)
-    (total,) = build.generic([each.results[0]], [zero], maps, iterators, lambda x, y: arith.addf(x, y))
-    value = make.element(total, tuple(Index.of(u) for u in out))
+    at = tuple(Index.of(u) for u in of_each[len(heads) :])
+    if math.prod(v.extent or 0 for v in heads) <= FEW_HEADS:
+        places = itertools.product(*(range(v.extent or 0) for v in heads))
+        terms = [make.element(each.results[0], (*(Index((), i) for i in place), *at)) for place in places]
+        value = functools.reduce(make.add, terms)
+    else:
+        dims = [*of_each[len(heads) :], *heads]
+        zero = build.fill(build.constant(emit.compute, 0.0), emit.empty(dims[: len(at)], emit.compute))
+        maps = [build.projection(len(dims), [dims.index(v) for v in used]) for used in (of_each, dims[: len(at)])]
+        iterators = [build.PARALLEL] * len(at) + [build.REDUCTION] * len(heads)
+        (total,) = build.generic([each.results[0]], [zero], maps, iterators, lambda x, y: arith.addf(x, y))
+        value = make.element(total, at)
     return shaped(emit.elementwise(value, out, kind.element_type), groups, kind), each

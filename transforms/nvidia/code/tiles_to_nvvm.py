@@ -69,7 +69,8 @@ class _Kernel:
         self.block = kernel.regions[0].blocks[0]
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.inner = self._inner_dims()
-        if all(o.operands[0].type.element_type.width <= 16 for o in ops_in(kernel) if is_matmul(o)):
+        # What is loaded; what is computed may be f32 beside it.
+        if all(o.operands[1].type.element_type.width <= 16 for o in ops_in(kernel) if is_matmul(o)):
             for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
                 op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
 
@@ -141,7 +142,7 @@ class _Kernel:
 
     def _check_registers(self, threads: int) -> None:
         """Whether ptxas can give threads the registers that their matmuls take, some of them in memory."""
-        matmuls = [o for o in ops_in(self.kernel) if is_matmul(o) and o.operands[0].type.element_type.width <= 16]
+        matmuls = [o for o in ops_in(self.kernel) if is_matmul(o) and o.operands[1].type.element_type.width <= 16]
         if not architecture(self.options.arch).is_hopper or not matmuls:
             return
         have, need = REGISTERS // threads // 8 * 8, wgmma_registers(matmuls, whole=threads > SPILLED_THREADS)
