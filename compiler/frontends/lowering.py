@@ -98,6 +98,22 @@ def clamp_gathers(module: ir.Module) -> None:
                 op.operands[1 + number] = arith.minsi(arith.maxsi(index, build.index(0)), last)
 
 
+def convert_by_32_bits(module: ir.Module) -> None:
+    """Makes integers of few bits of floats by way of 32: what is beyond their range is taken modulo 2^8 or 2^16, as
+    torch has it. It is undefined else, and one processor saturates where others wrap around: types have no signs here,
+    so that 200 as an unsigned number of 8 bits is beyond the range of the signed ones that it is converted to."""
+    for op in ops(module):
+        if op.name not in ("arith.fptosi", "arith.fptoui"):
+            continue
+        kind = op.results[0].type
+        if not isinstance(kind, ir.IntegerType) or not 1 < kind.width < 32:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            wide = arith.fptosi(ir.IntegerType.get_signless(32), op.operands[0])
+            op.results[0].replace_all_uses_with(arith.trunci(kind, wide))
+        op.erase()
+
+
 def _is_loaded(value: ir.Value, body: ir.Block) -> bool:
     """Whether a value in the body of an op depends on an element that this is given."""
     if isinstance(value.owner, ir.Block):

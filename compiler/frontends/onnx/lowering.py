@@ -23,7 +23,7 @@ from ....dialects.mlir import PACKAGE, ir
 from ...diagnostics import user_error
 from .. import nans, open_sizes
 from ..constants import compute_constants, pattern
-from ..lowering import check_lowered, clamp_gathers, first_line, run
+from ..lowering import check_lowered, clamp_gathers, convert_by_32_bits, first_line, run
 from ..open_broadcasts import read_by_loops
 from ..open_reshapes import to_views
 from ..sequential import to_loops
@@ -113,6 +113,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     nans.keep(module)
     read_by_loops(module)
     clamp_gathers(module)
+    convert_by_32_bits(module)
     to_loops(module)
     by_rank(module)
     compute_constants(module)

@@ -24,7 +24,7 @@ from ....dialects import make_context
 from ....dialects.mlir import ir
 from ...diagnostics import user_error
 from .. import nans
-from ..lowering import check_lowered, first_line, ops, run
+from ..lowering import check_lowered, convert_by_32_bits, first_line, ops, run
 from ..open_reshapes import to_views
 from ..sequential import to_loops
 from ..sorting import by_rank
@@ -101,6 +101,7 @@ def lower(program: ExportedProgram) -> Lowered:
     by_rank(module)
     # Sizes are not negative: that the importer asks whether they are, where it broadcasts, would make others of them.
     run(module, "builtin.module(func.func(int-range-optimizations),canonicalize,cse)", WAY_OUT)
+    convert_by_32_bits(module)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
 
