@@ -28,8 +28,10 @@ class _Following(Kernels):
         if isinstance(program, str):
             return "its forward has no kernel"
         example = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs]
-        with torch.no_grad(), without_autocast():
-            return self.following(program.functional, example)
+        with torch.no_grad():
+            functional = program.functional  # with the casts of the autocast that there is now
+            with without_autocast():
+                return self.following(functional, example)
 
     def following(self, program: ExportedProgram, example: Sequence[Any]) -> TorchKernel | str:
         """A kernel of what follows from the program, for such inputs, or why there is to be none."""

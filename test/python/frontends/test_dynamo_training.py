@@ -338,7 +338,8 @@ def test_what_is_computed_without_gradients():
 
 
 def test_autocast():
-    """Gradients are those of float32 in what bfloat16 has of digits, and of the type of the inputs."""
+    """The result is bfloat16, and gradients are those of float32 in what that has of digits, and of the type of the
+    inputs."""
     args = needy(*PLAIN)
 
     def cast(q, k, v):
@@ -353,6 +354,7 @@ def test_autocast():
 
     for one in (compiled(cast), outside):
         assert_like_float64(by_hand, args, atol=2e-2, fast=one)
+        assert one(*args).dtype == torch.bfloat16
     assert counts.kernels >= 2
 
 
