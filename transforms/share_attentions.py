@@ -60,8 +60,11 @@ def _is_of_one(op: ir.Operation) -> bool:
 
 def _share(first: Attention, other: Attention) -> bool:
     """Takes the output and the statistics of `first` for those of `other`, if they are the same."""
+    softmaxes = first.softmax, other.softmax
+    if softmaxes[0].block != softmaxes[1].block or not softmaxes[0].is_before_in_block(softmaxes[1]):
+        return False
     order = _order(first.root, other.root)
-    if order is None or first.softmax == other.softmax or not first.softmax.is_before_in_block(other.softmax):
+    if order is None:
         return False
     output, same = first.root.results[0], other.root.results[0]
     with ir.InsertionPoint(other.root), other.root.location:

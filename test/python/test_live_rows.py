@@ -89,6 +89,10 @@ def test_masks_that_may_leave_a_row_none():
     assert not s.becomes_infinite(s.both(s.compared("sge", 0), s.compared("slt", 0)))
     assert not s.becomes_infinite(s.make.compared(arith.CmpIPredicate.ne, *s.documents))
     assert not s.becomes_infinite(s.compared("sge", 0), number=-1e4)  # a score may be as low
+    causal = s.compared("sge", 0)
+    below = s.make.op("arith.select", (causal, s.make.const(LOW), s.product))
+    x = s.make.op("arith.select", (causal, below, s.make.const(LOW)))  # all of it
+    assert with_infinite_masks(s.make, x, s.maximum, frozenset([s.product])) is x
     of_data = s.make.compared(arith.CmpIPredicate.sgt, s.documents[1], s.make.const(0, s.documents[1].type))
     assert not s.becomes_infinite(s.both(s.compared("sge", 0), of_data))  # padding
 

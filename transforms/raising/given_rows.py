@@ -92,8 +92,7 @@ def _of_probability(match: Match, node: Expr) -> Expr | None:
     for factor, exponential in (node.args, node.args[::-1]) if node.name == "arith.mulf" else ():
         if not _is_relative(match, exponential):
             continue
-        divisors = {n.args[1] for n in factor.nodes() if n.name == "arith.divf"}
-        for sums in divisors:
+        for sums in (n.args[1] for n in factor.nodes() if n.name == "arith.divf"):
             if sums.kind == "element" and given.is_sum(sums.payload[0]):
                 times = _times(match, factor, sums)
                 return None if times is None else make.mul(times, make.op("arith.divf", (exponential, sums)))

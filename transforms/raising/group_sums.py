@@ -17,7 +17,8 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import iterator_types
 from .contraction import Contraction
 from .emission import Emitter, Unreadable
-from .indices import Index
+from .expressions import Expr
+from .indices import Index, Var
 from .matching import Match
 from .tensors import contract, counted_by, shaped
 
@@ -35,10 +36,9 @@ def over_heads(match: Match) -> tuple[ir.Value, ir.Operation] | None:
     """What the op of a match gives, as a sum over heads, and the sums over queries, emitted before it; None if it is
     no such sum."""
     product, softmax = match.product, match.softmax
-    key = max(match.k, key=lambda v: v.extent or 0)
-    heads = [v for v in match.k if v is not key]
-    count, queries = math.prod(v.extent or 0 for v in heads), key.extent or 0
-    if not heads or count > MOST_HEADS or queries < FEWEST_QUERIES:
+    query = max(match.k, key=lambda v: v.extent or 0)
+    heads = [v for v in match.k if v is not query]
+    if not heads or _count(heads) > MOST_HEADS or (query.extent or 0) < FEWEST_QUERIES:
         return None
     if not isinstance(product, Contraction) or product.element.payload[0] != match.result or product.factors:
         return None
@@ -49,13 +49,13 @@ def over_heads(match: Match) -> tuple[ir.Value, ir.Operation] | None:
     op = match.result.owner.operation
     try:
         with ir.InsertionPoint(op), op.location:
-            return _emitted(match, product, [key], heads)
+            return _emitted(match, product, query, heads)
     except Unreadable:
         return None
 
 
-def _emitted(match: Match, product: Contraction, queries: list, heads: list) -> tuple[ir.Value, ir.Operation]:
-    make, kind = match.tracer.make, match.result.type
+def _emitted(match: Match, product: Contraction, query: Var, heads: list[Var]) -> tuple[ir.Value, ir.Operation]:
+    kind = match.result.type
     groups = [counted_by(i, s) for i, s in zip(match.at, kind.shape, strict=True)]
     out = [v for group in groups for v in group]
     values = product.rhs if match.probabilities is product.lhs else product.lhs
@@ -65,18 +65,25 @@ def _emitted(match: Match, product: Contraction, queries: list, heads: list) -> 
         emit.know_sizes(found)
     (p, p_vars), (v, v_vars) = map(emit.load, accesses)
     rows = [u for u in p_vars if u in out]
-    of_each = [*heads, *rows, *(u for u in out if u not in rows)]  # columns side by side, whatever the output has
-    each = contract(emit, p, p_vars, v, v_vars, of_each, queries, str(emit.compute))
-    at = tuple(Index.of(u) for u in of_each[len(heads) :])
-    if math.prod(v.extent or 0 for v in heads) <= FEW_HEADS:
+    dims = [*rows, *(u for u in out if u not in rows)]  # columns side by side, whatever the result has
+    each = contract(emit, p, p_vars, v, v_vars, [*heads, *dims], [query], str(emit.compute))
+    total = _sum(emit, each.results[0], heads, dims)
+    return shaped(emit.elementwise(total, out, kind.element_type), groups, kind), each
+
+
+def _sum(emit: Emitter, of_each: ir.Value, heads: list[Var], dims: list[Var]) -> Expr:
+    """The sum over heads of a tensor of `heads` and `dims`."""
+    make, at = emit.tracer.make, tuple(map(Index.of, dims))
+    if _count(heads) <= FEW_HEADS:
         places = itertools.product(*(range(v.extent or 0) for v in heads))
-        terms = [make.element(each.results[0], (*(Index((), i) for i in place), *at)) for place in places]
-        value = functools.reduce(make.add, terms)
-    else:
-        dims = [*of_each[len(heads) :], *heads]
-        zero = build.fill(build.constant(emit.compute, 0.0), emit.empty(dims[: len(at)], emit.compute))
-        maps = [build.projection(len(dims), [dims.index(v) for v in used]) for used in (of_each, dims[: len(at)])]
-        iterators = [build.PARALLEL] * len(at) + [build.REDUCTION] * len(heads)
-        (total,) = build.generic([each.results[0]], [zero], maps, iterators, lambda x, y: arith.addf(x, y))
-        value = make.element(total, at)
-    return shaped(emit.elementwise(value, out, kind.element_type), groups, kind), each
+        return functools.reduce(make.add, (make.element(of_each, (*(Index((), i) for i in p), *at)) for p in places))
+    loops = [*dims, *heads]
+    zero = build.fill(build.constant(emit.compute, 0.0), emit.empty(dims, emit.compute))
+    maps = [build.projection(len(loops), [loops.index(v) for v in used]) for used in ([*heads, *dims], dims)]
+    iterators = [build.PARALLEL] * len(dims) + [build.REDUCTION] * len(heads)
+    (total,) = build.generic([of_each], [zero], maps, iterators, lambda x, y: arith.addf(x, y))
+    return make.element(total, at)
+
+
+def _count(heads: list[Var]) -> int:
+    return math.prod(v.extent or 0 for v in heads)

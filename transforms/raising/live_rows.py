@@ -30,9 +30,9 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
     if not masks or None in masks or len(keys) != 1:
         return x
     (key,) = keys
-    chosen = {mask.args[0]: mask.args[2].number is not None for mask in masks if mask is not None}
+    chosen = [(mask.args[0], mask.args[2].number is not None) for mask in masks if mask is not None]
     for at in _places(key, maximum.vars):
-        if all(_holds(_moved(make, condition, key, at)) is then for condition, then in chosen.items()):
+        if all(_holds(_moved(make, condition, key, at)) is then for condition, then in chosen):
             break
     else:
         return x

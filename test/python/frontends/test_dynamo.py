@@ -49,15 +49,15 @@ def test_models(name):
     assert (counts.kernels, counts.left) == (attentions, 0)
 
 
-@pytest.mark.parametrize("rest", ["eager", "inductor"])
-def test_decoding_with_a_cache(rest):
-    """A prompt, then token after token; each new length is a new graph for dynamo."""
+@pytest.mark.parametrize("rest, lengths", [("eager", (7, 1, 1, 3, 4)), ("inductor", (7, 1, 1))])
+def test_decoding_with_a_cache(rest, lengths):
+    """A prompt, then token after token; each new length is a new graph for dynamo, which takes inductor 8 s."""
     torch.manual_seed(0)
     model = Decoder().eval()
     reference = copy.deepcopy(model)
     fast = compiled(model, options={"rest": rest})
     start = 0
-    for length in (7, 1, 1, 3, 4):
+    for length in lengths:
         tokens, positions = torch.randint(0, 50, (1, length)), torch.arange(start, start + length)
         torch.testing.assert_close(fast(tokens, positions), reference(tokens, positions), rtol=1e-5, atol=1e-5)
         start += length
