@@ -88,6 +88,7 @@ class RaiseAttention(Pass):
     statistics: tuple[int, ...] = option(
         "arguments that are statistics of rows: what reads them follows from attention"
     )
+    maxima: tuple[int, ...] = option("those of them that are the largest score of each row, and 0 where there is none")
 
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
@@ -212,7 +213,8 @@ class RaiseAttention(Pass):
     def _given(self, root: ir.Operation) -> Given:
         functions = functions_of(root) if self.statistics else []
         arguments = [list(function.regions[0].blocks[0].arguments) for function in functions]
-        return Given({a: "" for of_one in arguments for i, a in enumerate(of_one) if i in self.statistics})
+        pairs = (pair for of_one in arguments for pair in enumerate(of_one))
+        return Given({a: "kept max" if i in self.maxima else "" for i, a in pairs if i in self.statistics})
 
     def _raise_unnormalised(self, given: Given, progress: Progress) -> None:
         """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that

@@ -17,7 +17,8 @@ SUMS = ("sum", "plain sum")
 
 @dataclass(frozen=True)
 class Given:
-    """Tensors, and of which kind of statistic they are (see statistics.py), "" for others."""
+    """Tensors, and of which kind of statistic they are (see statistics.py), "" for others; "kept max": maxima that are
+    numbers, as of an earlier call."""
 
     kinds: Mapping[ir.Value, str] = field(default_factory=dict)
     _made: dict[tuple, ir.Value] = field(default_factory=dict)
@@ -27,6 +28,10 @@ class Given:
 
     def is_maximum(self, tensor: ir.Value) -> bool:
         return self.kinds.get(tensor) == "max"
+
+    def is_shift(self, tensor: ir.Value) -> bool:
+        """Whether scores are relative to it in an exponential."""
+        return self.kinds.get(tensor) in ("max", "kept max")
 
     def is_sum(self, tensor: ir.Value) -> bool:
         return self.kinds.get(tensor) in SUMS

@@ -104,7 +104,7 @@ def _is_relative(match: Match, node: Expr) -> bool:
     if node.name != "math.exp" or node.args[0].name != "arith.subf":
         return False
     maximum = node.args[0].args[1]
-    return maximum.kind == "element" and match.tracer.given.is_maximum(maximum.payload[0])
+    return maximum.kind == "element" and match.tracer.given.is_shift(maximum.payload[0])
 
 
 def _times(match: Match, expr: Expr, sums: Expr) -> Expr | None:

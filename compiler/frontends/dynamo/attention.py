@@ -103,22 +103,19 @@ class AttentionKernels(Kernels):
             return self.traced(inputs)
 
 
-def why_left(program: TorchProgram, statistics: Sequence[int] = ()) -> str:
+def why_left(program: TorchProgram, statistics: Sequence[int] = (), maxima: Sequence[int] = ()) -> str:
     """Why there is no attention in `program`, "" if there is; attention is raised there. Those of the inputs that are
-    `statistics` are of rows of one: what reads them follows from it."""
+    `statistics` are of rows of one: what reads them follows from it. Of these, `maxima` are largest scores."""
     module = program.module
-    places = [
-        i
-        for i, argument in enumerate(program.lowered.arguments)
-        if isinstance(argument, int) and argument in statistics
-    ]
+    arguments = [(i, a) for i, a in enumerate(program.lowered.arguments) if isinstance(a, int)]
+    places, of_maxima = (tuple(i for i, a in arguments if a in some) for some in (statistics, maxima))
     reasons: list[str] = []
 
     def listen(report: Report) -> None:
         reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
 
     with module.context, module.operation.location, listening(listen), reading_once():
-        RaiseAttention(tuple(places)).run(module.operation)
+        RaiseAttention(places, of_maxima).run(module.operation)
     if find_attention(module.operation):
         return ""
     return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION

@@ -98,8 +98,9 @@ class KeptDerivativeKernels(DerivativeKernels):
 
 
 def _kernel(program: TorchProgram, forward: AttentionKernels, statistics: Sequence[int] = ()) -> TorchKernel | str:
-    """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`."""
-    left = why_left(program, statistics)
+    """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`. Of two of a row, which there are
+    where scores may be low numbers of a mask (`kept.py`), the first is its maximum."""
+    left = why_left(program, statistics, statistics[: len(statistics) - 1])
     return left or TorchKernel.of_program(program, forward.target, forward.options)
 
 

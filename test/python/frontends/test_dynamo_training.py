@@ -322,6 +322,18 @@ def test_rows_of_low_numbers(kept):
     assert kept() == [TWO_NUMBERS, [(3, 3)]]
 
 
+@pytest.mark.parametrize("strictly", [False, True])
+def test_low_numbers_by_position(strictly, kept):
+    """Each query has a live key, or, strictly, all but the first one, whose probabilities are those of all keys."""
+
+    def causal(q, k, v):
+        later = torch.arange(7)[None, :] + strictly > torch.arange(5)[:, None]
+        return torch.softmax((q @ k.mT).masked_fill(later, torch.finfo(q.dtype).min), -1) @ v
+
+    assert_like_float64(causal, needy(*PLAIN))
+    assert kept() == [TWO_NUMBERS, [(3, 3)]]
+
+
 @pytest.mark.parametrize("needed", [[0], [1, 2]])
 def test_inputs_that_need_no_gradients(needed):
     args = tensors(*PLAIN)
