@@ -32,6 +32,7 @@ from .raising.pairwise import match_pairwise, match_whole
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.row_sums import over_outputs
+from .raising.shifts import may_go_through_maximum, without_maximum
 from .raising.softmax import SINGLE_KEY
 from .raising.statistics import Statistic, row_statistics
 from .reshapes import VIEWS
@@ -91,6 +92,7 @@ class RaiseAttention(Pass):
     maxima: tuple[int, ...] = option("those of them that are the largest score of each row, and 0 where there is none")
 
     def run(self, op: ir.Operation) -> None:
+        _drop_shifts(op)
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
         progress, followers = Progress(sums), Followers(op)
@@ -332,6 +334,17 @@ class RaiseAttention(Pass):
         users = [top for use in old.uses if (top := ancestor_in(use.owner.operation, made.block)) is not None]
         move_users_after(users, made)
         old.replace_all_uses_with(new)
+
+
+def _drop_shifts(root: ir.Operation) -> None:
+    """Drops what derivatives of softmaxes written by hand have through the maximum of a row, where it is 0."""
+    for op in filter(may_go_through_maximum, ops_in(root, "linalg.generic")):
+        with contextlib.suppress(RecursionError):  # hundreds of scalar ops in a row
+            kept = without_maximum(op)
+            if kept is not None:
+                remark(op, "what goes through the maximum of a row is 0: softmax is the same whatever it is")
+                op.results[0].replace_all_uses_with(kept)
+                erase_with_producers(op)
 
 
 def _following(op: ir.Operation, given: Given) -> Match | None:

@@ -30,6 +30,7 @@
 | joining.py         | several dimensions of keys, or of queries, as one                                        |
 | masks.py           | masks to the outside of the scores                                                       |
 | dead_weights.py    | masks to the outside of weights that are made without a softmax                          |
+| shifts.py          | derivatives through the maximum that scores are relative to, which are 0                 |
 | group_sums.py      | sums over queries of heads that share keys, one head at a time                           |
 | live_rows.py       | low numbers of masks as −∞, in probabilities of rows that have a live key                |
 | lines.py           | exponentials of lines in x as powers of 2                                                |

@@ -98,6 +98,33 @@ def test_heads_that_share_keys(tokens_first, heads):
     assert f"tensor<2x2x{150 * heads}x" not in kernel.ir("raised")
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_maxima_that_are_not_told_to_be_constant(behind):
+    """What goes through them is 0, if exponentials are divided by their sum, also behind the second matmul."""
+
+    def attention(q, k, v):
+        scores = jnp.einsum("btnh,bsnh->bnts", q, k)
+        e = jnp.exp(scores - scores.max(-1, keepdims=True))
+        total = e.sum(-1)
+        if behind:
+            return jnp.einsum("bnts,bsnh->btnh", e, v) / jnp.moveaxis(total, 1, 2)[..., None]
+        return jnp.einsum("bnts,bsnh->btnh", e / total[..., None], v)
+
+    check(attention, qkv())
+
+
+@pytest.mark.parametrize("divided", ["not", "by other sums", "by a number more"])
+def test_maxima_that_count(divided):
+    def attention(q, k, v):
+        scores = jnp.einsum("btnh,bsnh->bnts", q, k)
+        e = jnp.exp(scores - scores.max(-1, keepdims=True))
+        total = (e[..., ::2] if divided == "by other sums" else e).sum(-1, keepdims=True)
+        p = e if divided == "not" else e / (total + (divided == "by a number more"))
+        return jnp.einsum("bnts,bsnh->btnh", p, v)
+
+    check(attention, qkv(), fused=False)
+
+
 def test_one_head():
     def attention(q, k, v):
         return softmax(q @ k.T) @ v
