@@ -1,7 +1,7 @@
 """Derivatives that go back through the maximum which scores are relative to in a softmax written by hand.
 
     e = exp(s − m)      x = (a + c)·e                  the derivative by s, were m constant
-                        y = x + [s = m]·(−Σ_k x)/n     with what goes through m: to the n largest scores
+                        y = x + [s = m]·(−Σ_k x)/n     with what goes through m: to the n largest scores, or to one
 
 Softmax is the same whatever m is: Σ_k x is 0, as c is −(Σ_k a·e) / l, where l = Σ_k e. Where that is seen, y is x. The
 sum in c may be one over the output of the attention, Σ_d g·(Σ_k e·v) for Σ_k e·(Σ_d g·v), where that is divided by l
@@ -18,10 +18,9 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import all_parallel, body_names
 from ..rewriting import defining_op
 from .expressions import Expr
-from .guards import maximum_of
 from .indices import Index, Var
 from .matching import variables_of
-from .quotients import OEQ, Keys, Quotient, is_mask, predicate, quotient, summed, varies, without
+from .quotients import Keys, Quotient, is_mask, quotient, summed, varies, without
 from .relative import EXPONENTIALS
 from .tracing import Tracer
 
@@ -29,17 +28,20 @@ Factors = tuple[float, Counter[Expr]]  # a number times powers of what is no sum
 
 
 def may_go_through_maximum(op: ir.Operation) -> bool:
-    """Whether an op adds to a tensor what has a condition as a factor."""
+    """Whether an op adds to a tensor what has a condition as a factor, or is a choice."""
     if op.name != "linalg.generic" or not all_parallel(op) or body_names(op) != ["arith.addf"]:
         return False
     return any(_has_condition(defining_op(v)) for v in list(op.operands)[:2])
 
 
 def _has_condition(product: ir.Operation | None) -> bool:
-    if product is None or product.name != "linalg.generic" or "arith.mulf" not in body_names(product):
+    if product is None or product.name != "linalg.generic" or not all_parallel(product):
         return False
+    if "arith.select" in body_names(product):
+        return True
     makers = [product, *map(defining_op, product.operands)]
-    return any("arith.uitofp" in body_names(o) for o in makers if o is not None and o.name == "linalg.generic")
+    named = [body_names(o) for o in makers if o is not None and o.name == "linalg.generic"]
+    return "arith.mulf" in body_names(product) and any("arith.uitofp" in names for names in named)
 
 
 def without_maximum(op: ir.Operation) -> ir.Value | None:
@@ -58,24 +60,19 @@ def without_maximum(op: ir.Operation) -> ir.Value | None:
 
 
 def _keys(tracer: Tracer, x: Expr, through: Expr) -> Keys | None:
-    """The keys k, if `through` is [s = m]·(−Σ_k x)/n with the largest score m of each row, of which there are n."""
+    """The keys k, if x is a multiple of exp(s − m), m of each row, and `through` is −Σ_k x for some keys, shared by all
+    of these where it is divided by their number."""
+    relative = [f.args[0] for f in quotient(tracer, x).num if f.name in EXPONENTIALS and f.args[0].name == "arith.subf"]
+    k = tuple(frozenset[Var]().union(*(s.vars - m.vars for s, m in (e.args for e in relative))))
+    if len(relative) != 1 or len(k) != 1:
+        return None
     q = quotient(tracer, through)
     masks = [f for f in q.num if is_mask(f)]
-    if len(masks) != 1 or len(q.den) != 1:
+    if not masks or any(summed(tracer, count, k) not in masks for count in q.den):
         return None
-    (mask,), (count,) = masks, q.den
-    test = mask.args[0]
-    if test.name != "arith.cmpf" or predicate(test) != OEQ:
-        return None
-    for s, m in (test.args, test.args[::-1]):
-        k = tuple(s.vars - m.vars)
-        if len(k) != 1 or maximum_of(tracer, m, k) is not s or summed(tracer, count, k) is not mask:
-            continue
-        number, sums = _numbers(without(q.num, masks))
-        body = _summed(tracer, sums[0], k) if len(sums) == 1 else None
-        if body is not None and number * body[0] == -1 and body[1] is x:
-            return k
-    return None
+    number, sums = _numbers(without(q.num, masks))
+    body = _summed(tracer, sums[0], k) if len(sums) == 1 else None
+    return k if body is not None and number * body[0] == -1 and body[1] is x else None
 
 
 def _numbers(factors: Sequence[Expr]) -> tuple[float, list[Expr]]:

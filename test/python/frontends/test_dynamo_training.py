@@ -334,6 +334,18 @@ def test_low_numbers_by_position(strictly, kept):
     assert kept() == [TWO_NUMBERS, [(3, 3)]]
 
 
+@pytest.mark.parametrize("largest", [lambda s: s.amax(-1, keepdim=True), lambda s: s.max(-1, keepdim=True).values])
+def test_maxima_that_are_not_told_to_be_constant(largest):
+    def softmax(q, k, v):
+        scores = q @ k.mT
+        e = torch.exp(scores - largest(scores))
+        return e / e.sum(-1, keepdim=True) @ v
+
+    counts = Counts()
+    assert_like_float64(softmax, needy(*PLAIN))
+    assert (counts.kernels >= 2, counts.left) == (True, 0)
+
+
 @pytest.mark.parametrize("needed", [[0], [1, 2]])
 def test_inputs_that_need_no_gradients(needed):
     args = tensors(*PLAIN)
