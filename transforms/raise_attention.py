@@ -24,7 +24,7 @@ from .passes import Pass, option, remark
 from .raising.candidates import Followers
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
-from .raising.ends import divided_at, matched_at
+from .raising.ends import divided_at, matched_at, multiply_back
 from .raising.given import Given
 from .raising.group_sums import is_of_several, over_heads
 from .raising.matching import Match, is_sum, match_attention
@@ -112,7 +112,9 @@ class RaiseAttention(Pass):
                         progress.others.append(candidate)
                 except NearMiss as miss:
                     match = divided_at(candidate)
-                    if match is None and not self._distribute(candidate, progress):
+                    if match is not None:
+                        multiply_back(candidate, match.result.owner.operation)
+                    elif not self._distribute(candidate, progress):
                         progress.leave(candidate, f"not raised to attention: softmax was expected, but {miss}")
                 if match is not None:
                     self._raise([match], progress)

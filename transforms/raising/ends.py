@@ -1,11 +1,17 @@
-"""Where an attention ends: in its second matmul, or behind that in a transpose or a division of its result."""
+"""Where an attention ends: in its second matmul, or behind that in a transpose or a division of its result.
+
+What else needs the result before it is divided, u of o = u / l, as derivatives do, gets o·l: then all that there is of
+it are o, and the sum of exponentials l.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
-from ...dialects.mlir import ir
-from ...dialects.tiling.structured import all_parallel, body_names
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps
+from ..graph import in_order, move_users_after, ops_on_way
 from ..reshapes import RESHAPES, VIEWS
 from ..transposes import permutation
 from .given import Given
@@ -41,6 +47,29 @@ def divided_at(op: ir.Operation, normalised: bool = True, no_ends: set[ir.Operat
     return None
 
 
+def multiply_back(op: ir.Operation, end: ir.Operation) -> None:
+    """Gives others than `end` the quotient times the divisor for what is divided between the sum of products `op` and
+    that."""
+    way = {*ops_on_way(op, {end}), end}
+    for division in [o for o in way if o.name == "linalg.generic" and body_names(o) == ["arith.divf"]]:
+        dividend, divisor, *_ = division.operands
+        maps, body = indexing_maps(division), division.regions[0].blocks[0]
+        is_in_order = list(next(iter(body.operations)).operands) == list(body.arguments)[:2] and maps[0] == maps[-1]
+        users = [use.owner.operation for use in dividend.uses if use.owner.operation not in way]
+        if not is_in_order or not users or dividend.type != division.results[0].type:
+            continue
+        with ir.InsertionPoint.after(division), division.location:
+            init = build.empty(build.mixed_sizes(dividend), dividend.type.element_type)
+            iterators = [build.PARALLEL] * maps[0].n_dims
+            quotient = division.results[0]
+            (undivided,) = build.generic(
+                [quotient, divisor], [init], [maps[-1], maps[1], maps[-1]], iterators, lambda o, l, _: arith.mulf(o, l)
+            )
+        for use in [use for use in dividend.uses if use.owner.operation in users]:
+            use.owner.operation.operands[use.operand_number] = undivided
+        move_users_after(users, undivided.owner.operation)
+
+
 def transposing_end(op: ir.Operation) -> ir.Operation:
     """The last transpose on the way of the result of `op` through reshapes, transposes and casts; `op` without any."""
     end, current = op, op
@@ -72,15 +101,12 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
     found: list[ir.Operation] = []
     pending, seen = [op], {op}
     while pending:
-        for result in pending.pop(0).results:
-            for use in result.uses:
-                user = use.owner.operation
-                if user in seen or user.block != op.block:
-                    continue
-                seen.add(user)
-                if user.name in VIEWS or user.name == "linalg.transpose":
-                    pending.append(user)
-                elif all_parallel(user) and len(user.results) == 1:
-                    found.append(user)
-                    pending.append(user)
+        users = {use.owner.operation for result in pending.pop(0).results for use in result.uses}
+        for user in in_order({u for u in users if u.block == op.block and u not in seen}, op.block):
+            seen.add(user)
+            if user.name in VIEWS or user.name == "linalg.transpose":
+                pending.append(user)
+            elif all_parallel(user) and len(user.results) == 1:
+                found.append(user)
+                pending.append(user)
     return found[:MOST_DIVIDING]

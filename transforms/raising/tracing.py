@@ -118,7 +118,7 @@ class Tracer:
         """The expression that one element-wise op computes there, its elements not looked into; None if none does."""
         tensor, indices = element.payload
         op = defining_op(tensor)
-        if op is None:
+        if op is None or tensor in self.given:
             return None
         if op.name == "arith.constant":
             return self._constant(op, indices, element.type)

@@ -113,6 +113,27 @@ def test_maxima_that_are_not_told_to_be_constant(behind):
     check(attention, qkv())
 
 
+def test_an_output_divided_behind_and_returned():
+    """What its derivative needs undivided is the output times the sums."""
+
+    def attention(q, k, v):
+        scores = jnp.einsum("btnh,bsnh->bnts", q, k)
+        e = jnp.exp(scores - scores.max(-1, keepdims=True))
+        return jnp.einsum("bnts,bsnh->btnh", e, v) / jnp.moveaxis(e.sum(-1), 1, 2)[..., None]
+
+    def output_and_derivative(q, k, v, by):
+        out, back = jax.vjp(attention, q, k, v)
+        return out, *back(by)
+
+    args = (*qkv(), random(B, T, N, H, seed=7))
+    kernel = compile(output_and_derivative, args)
+    assert "4 attentions found and fused" in kernel.explain()
+    with jax.enable_x64(True):
+        expected = output_and_derivative(*(x.astype(np.float64) for x in args))
+    for found, wanted in zip(kernel(*args), expected, strict=True):
+        assert np.abs(np.asarray(found, np.float64) - wanted).max() < TOLERANCE["f32"] * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("divided", ["not", "by other sums", "by a number more"])
 def test_maxima_that_count(divided):
     def attention(q, k, v):
