@@ -20,6 +20,7 @@ from .quotients import LARGER, SMALLER
 CASTS = ("arith.index_cast", "arith.extsi", "arith.extui")
 OF_SCORES = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf", "math.tanh", *LARGER, *SMALLER)
 EQUAL, OTHER, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # arith.cmpi's predicates of signed numbers
+OPPOSITES = {EQUAL: OTHER, OTHER: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, AT_MOST: GREATER, GREATER: AT_MOST}
 
 
 def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr:
@@ -121,16 +122,17 @@ def _holds(condition: Expr) -> bool | None:
 def _compared(comparison: Expr, difference: Index) -> bool | None:
     which = int(str(comparison.attribute("predicate")).split()[0])
     least, most = _bounds(difference)
-    if which in (LESS, AT_LEAST):
-        below = True if most < 0 else False if least >= 0 else None
-        return below if below is None else below == (which == LESS)
-    if which in (AT_MOST, GREATER):
-        above = True if least > 0 else False if most <= 0 else None
-        return above if above is None else above == (which == GREATER)
-    if which in (EQUAL, OTHER):
-        equal = True if least == most == 0 else False if least > 0 or most < 0 else None
-        return equal if equal is None else equal == (which == EQUAL)
-    return None
+    always = {
+        EQUAL: least == most == 0,
+        OTHER: least > 0 or most < 0,
+        LESS: most < 0,
+        AT_MOST: most <= 0,
+        GREATER: least > 0,
+        AT_LEAST: least >= 0,
+    }
+    if which not in OPPOSITES:
+        return None
+    return True if always[which] else False if always[OPPOSITES[which]] else None
 
 
 def _bounds(index: Index) -> tuple[float, float]:
