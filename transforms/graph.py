@@ -103,6 +103,8 @@ def ops_on_way(
 
 def in_order(ops: Collection[ir.Operation], block: ir.Block) -> list[ir.Operation]:
     """Those of `ops` that stand in `block`, in program order: that of a set is another one in each process."""
+    if len(ops) < 2:  # a block may have thousands
+        return [op.operation for op in ops if _stands_in(op, block)]
     return [op.operation for op in block.operations if op.operation in ops]
 
 
