@@ -13,6 +13,20 @@
 // CHECK-NEXT:      linalg.yield %[[P]]
 // CHECK:         tile.store (%[[R]],
 
+// Finite numbers, of rows that may be masked as a whole, are divided by the scale; no product of one far from all scores
+// with the scale is −∞.
+
+// CHECK-LABEL: gpu.func @finite
+// CHECK:         %[[T:.*]] = linalg.generic
+// CHECK:           %[[LOW:.*]] = arith.constant -5.000000e+08 : f32
+// CHECK:           %[[A:.*]] = arith.select %{{.*}}, %[[LOW]], %{{.*}} : f32
+// CHECK:           %[[CLOSER:.*]] = arith.constant -1.26765{{.*}}E+30 : f32
+// CHECK:           %[[B:.*]] = arith.select %{{.*}}, %[[CLOSER]], %[[A]] : f32
+// CHECK:           arith.select %{{.*}}, %{{.*}}, %[[B]] : f32
+// CHECK-NEXT:      linalg.yield
+// CHECK:         linalg.generic {{.*}} ins(%[[T]] :
+// CHECK:           arith.mulf
+
 // A mask that says where scores live says where they are dead.
 
 // CHECK-LABEL: gpu.func @living
@@ -93,6 +107,35 @@ gpu.module @kernels {
       %c = arith.mulf %x, %cap : f32
       %m = arith.select %dead, %minus_inf, %c : f32
       linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+
+  gpu.func @finite(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>, %live: tensor<64xi1, "row">) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %minus_inf = arith.constant 0xFF800000 : f32
+    %low = arith.constant -1.0e9 : f32
+    %least = arith.constant -3.0e38 : f32
+    %cap = arith.constant 2.0 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, affine_map<(i, j) -> (i)>, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %live : tensor<64x64xf32, "fragment">, tensor<64xi1, "row">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %is: i1, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %later = arith.cmpi sgt, %j, %i : index
+      %early = arith.cmpi slt, %j, %c32 : index
+      %c = arith.mulf %x, %cap : f32
+      %l = arith.select %later, %low, %c : f32
+      %m = arith.select %early, %least, %l : f32
+      %dead = arith.andi %early, %is : i1
+      %n = arith.select %dead, %minus_inf, %m : f32
+      linalg.yield %n : f32
     } -> tensor<64x64xf32, "fragment">
     tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
     gpu.return

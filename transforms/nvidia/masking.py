@@ -11,6 +11,7 @@ from ..attention import is_matmul
 from ..rewriting import defining_op, erase_if_unused, ops_of
 
 LOWEST = float("-inf")
+OF_MASKS = -1024.0  # what is below it is a mask's number
 _IS = arith.CmpIPredicate
 _PAIRS = [(_IS.eq, _IS.ne), (_IS.slt, _IS.sge), (_IS.sle, _IS.sgt), (_IS.ult, _IS.uge), (_IS.ule, _IS.ugt)]
 _OPPOSITES = {int(a): b for pair in _PAIRS for a, b in (pair, pair[::-1])}
@@ -33,31 +34,36 @@ def yielded(op: ir.Operation) -> ir.Value:
     return ops_of(op.regions[0].blocks[0])[-1].operands[0]
 
 
-def masks(value: ir.Value, number: float = LOWEST) -> list[ir.Operation]:
+def masks(value: ir.Value, number: float = LOWEST, finite: bool = False) -> list[ir.Operation]:
     """The ops select(c, −inf, x), each of which gives the x of the one before it, that make an element; or those of
-    another `number`."""
+    another `number`, and with `finite` of any that is as low as masks are."""
     found: list[ir.Operation] = []
     while (op := defining_op(value)) is not None and op.name == "arith.select":
-        if constant_value(op.operands[1]) != number:
+        if not _is_mask(op.operands[1], number, finite):
             break
         found.append(op)
         value = op.operands[2]
     return found
 
 
-def unmasked(value: ir.Value, number: float = LOWEST) -> ir.Value:
+def unmasked(value: ir.Value, number: float = LOWEST, finite: bool = False) -> ir.Value:
     """What an element is where none of the masks holds."""
-    found = masks(value, number)
+    found = masks(value, number, finite)
     return found[-1].operands[2] if found else value
 
 
-def say_what_is_dead(op: ir.Operation, number: float = LOWEST) -> None:
+def _is_mask(value: ir.Value, number: float, finite: bool) -> bool:
+    constant = constant_value(value)
+    return constant == number or (finite and isinstance(constant, float) and constant <= OF_MASKS)
+
+
+def say_what_is_dead(op: ir.Operation, number: float = LOWEST, finite: bool = False) -> None:
     """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x), as `masks` finds
     them; or those of another `number`, if they are by position."""
     user, at = ops_of(op.regions[0].blocks[0])[-1], 0  # operand `at` of `user` is what is looked at
     while (select := defining_op(user.operands[at])) is not None and select.name == "arith.select":
         condition, then, otherwise = select.operands
-        if constant_value(otherwise) == number and constant_value(then) is None:
+        if _is_mask(otherwise, number, finite) and constant_value(then) is None:
             if number != LOWEST and not _is_by_position(condition):
                 break
             with ir.InsertionPoint(select), select.location:
@@ -67,7 +73,7 @@ def say_what_is_dead(op: ir.Operation, number: float = LOWEST) -> None:
             select.erase()
             erase_if_unused(defining_op(condition))
             select = new
-        if constant_value(select.operands[1]) != number:
+        if not _is_mask(select.operands[1], number, finite):
             break
         user, at = select, 2
 

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialects.mlir import ir
-from ...dialects.tiling import Index
-from ..linear import linear
 from ..open_queries import FEW_QUERIES
 from ..passes import remark
 from ..rewriting import ops_in, terminator
-from ..slices import slice_offsets
 from .cut_tiles import cut_sizes, narrow_types
 from .finite_masks import bound_of, carried_maximum, threshold
 from .masks import Decided, TileMasks
 from .match_accumulation import Unsuited, first_value, zero_like
 from .modified_scores import ModifiedScores, carried_states
-from .score_masks import HIGHEST_MASK, where_live
 from .tile_conditions import Where
 from .tile_guards import Guard
 from .tile_predicates import ALL, Predicate, TilePredicates, opposite
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
     from .split_masked_tiles import SplitMaskedTiles
 
 MAX_LOOPS = 6  # in place of one: each is a copy of the body
-JOINED = 3  # that GPUs make one again (`join-loops`); more, or with finite masks, would stay apart
+JOINED = 3  # that GPUs make one again (`join-loops`); more would stay apart
 Part: TypeAlias = tuple[Bound, Bound, bool]  # of the tiles: from, to, whether all are live
 
 
@@ -65,8 +61,6 @@ class MaskedTiles:
         where = dead_tiles(scores, masks)
         dead, tests = where.tiles, where.tests
         late = LateTiles.of(loop, scores.consumer, masks, dead) if options.tests and scores.is_softmax else None
-        if not options.tests and scores.is_softmax:
-            dead = sets.union(dead, _beside_live_keys(scores, masks))
         decided = masks.conditions(masks.scores)
         known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
         few = scores.has_fewer_rows(options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
@@ -117,9 +111,7 @@ class EachTile:
         predicates = TilePredicates(sets)
         masks = TileMasks(sets, scores.value, options.from_data, tests=False, predicates=predicates)
         dead: Any = dead_tiles(scores, masks).tiles
-        decided = masks.conditions(masks.scores)
-        # In place of a finite mask a list has loops with it and without, which would stay two.
-        known = [] if options.lists and masks.is_finite else decided
+        known = masks.conditions(masks.scores)
         if not dead or _why_not_skipped(loop, scores):
             return None
         live = predicates.all
@@ -148,28 +140,6 @@ class LateTiles:
         if not low or low == dead:
             return None
         return LateTiles(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
-
-
-def _beside_live_keys(scores: ModifiedScores, masks: TileMasks) -> Tiles:
-    """The tiles that a finite number masks, if each row has a score that is no mask's at the first key, or at the last
-    one, as where a length is 1 at least: exponentials of that number are 0 then (score_masks.py). Else none."""
-    sets, bound = masks.sets, bound_of(scores.consumer, masks.lowest(masks.scores))
-    if bound is None or bound > HIGHEST_MASK or not _is_over_all_keys(sets):
-        return sets.none
-    live = sets.none
-    for key in (0, sets.high - 1):
-        in_tile = Index(key) - Index.of(sets.counter)  # whichever tile it is
-        live = sets.union(live, where_live(masks.scores_at({scores.keys: in_tile}), masks.at).tiles)
-    return sets.where_any(live, masks.dead(masks.scores, bound).tiles)
-
-
-def _is_over_all_keys(sets: TileSets) -> bool:
-    """Whether the loop's variable is the first key of a tile, of keys that are known to be there: not in a loop over
-    each n-th tile (`split-keys`). Where these stand in memory is another matter: a cache may be sliced."""
-    if sets.low != 0 or not isinstance(sets.high, int) or sets.high <= 0 or sets.counter != sets.variable:
-        return False
-    slices = ops_in(sets.loop, "tensor.extract_slice")
-    return all(linear(offset).coefficient(sets.variable) in (0, 1) for op in slices for offset in slice_offsets(op))
 
 
 def dead_tiles(scores: ModifiedScores, masks: TileMasks) -> Where:

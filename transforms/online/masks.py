@@ -131,7 +131,6 @@ class TileMasks(DeadTiles):
         self._live_at = TileConditions(forms, tests, of_each or TileScans.in_a_row, tables=bool(predicates))
         self.sets = sets
         self.forms = forms
-        self.is_finite = False  # whether a mask that is known puts another number than −∞ where a score is dead
         self._x = x
         self._conditions: list[Decided] = []
         self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
@@ -182,9 +181,7 @@ class TileMasks(DeadTiles):
                 wanted = False if constants[0] is not None else None
             else:
                 wanted = True
-            if wanted is not None and self._decide(op, 0, wanted, scalar):
-                self.is_finite |= -math.inf not in constants
-            elif wanted is not None and -math.inf in constants:
+            if wanted is not None and not self._decide(op, 0, wanted, scalar) and -math.inf in constants:
                 self.unknown.append(op)
         for i, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.FloatType):

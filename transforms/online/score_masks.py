@@ -14,6 +14,7 @@ from .positions import Scalar, follow, follow_far, through_views
 from .tile_conditions import TileConditions, Where
 
 HIGHEST_MASK = -(2.0**15)  # that of f16 is −65504
+FAR = -(2.0**100)  # masks this low are far from all scores: x + FAR is FAR in f32 for any |x| < 2⁷⁵
 LARGEST_TERM = 2.0**20  # a constant that scores are made with, and no mask
 OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "extf", "truncf", "maximumf", "minimumf", "maxnumf", "minnumf")
 OF_INTEGERS = ("arith.sitofp", "arith.uitofp")
@@ -21,7 +22,8 @@ OF_INTEGERS = ("arith.sitofp", "arith.uitofp")
 
 @dataclass(frozen=True)
 class Mask:
-    """A select that puts `number` at one side in the place of a score, which it takes where `condition` is `wanted`."""
+    """A select that puts `number` at one side in the place of a score, which it takes where `condition` is `wanted`; or
+    that is added to one, and 0 there."""
 
     select: ir.Operation
     side: int
@@ -43,15 +45,18 @@ def masks_of(scalar: Scalar | None, scale: float = 1.0) -> Iterator[Mask | None]
         yield from masks_of(scalar.operand(0), scale)
     elif op is not None and (scaled := scaled_by(op)) is not None:
         yield from masks_of(scalar.operand(scaled[0]), scale * scaled[1])
+    elif op is not None and op.name == "arith.addf":
+        for n in (0, 1):
+            yield from masks_of(scalar.operand(n), scale)
     elif scalar is None or not _is_score(scalar):
         yield None
 
 
 def _mask(select: Scalar, scale: float) -> Mask | None:
-    sides = [(n, number * scale) for n in (1, 2) if (number := _constant(select.operand(n))) is not None]
-    if len(sides) != 1 or sides[0][1] > HIGHEST_MASK:
+    sides = [(number * scale, n) for n in (1, 2) if (number := _constant(select.operand(n))) is not None]
+    number, side = min(sides, default=(0.0, 0))
+    if number > HIGHEST_MASK:
         return None
-    ((side, number),) = sides
     return Mask(select.value.owner.operation, side, number, select.operand(0), wanted=side == 2)
 
 

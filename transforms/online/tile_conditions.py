@@ -13,7 +13,7 @@ from ...dialects.tiling import Index
 from ..rewriting import defining_op
 from .forms_before import has_looked_up
 from .loaded_masks import LoadedMask, Test, is_true, loaded_mask
-from .positions import Greatest, Quotient, Scalar, follow
+from .positions import Greatest, Quotient, Scalar, follow, through_views
 from .tile_forms import TileForms, is_never_negative
 from .tile_scans import TileScans
 from .tile_sets import Tiles
@@ -157,6 +157,8 @@ class TileConditions:
 
     def _compare_integers(self, predicate: arith.CmpIPredicate, scalar: Scalar) -> Truth:
         sides = [self.forms.of(scalar.operand(i)) for i in (0, 1)]
+        if _are_same_element(scalar.operand(0), scalar.operand(1)):  # of documents, at the query's own place
+            sides = [Index(0), Index(0)]
         if all(is_never_negative(side) for side in sides):
             predicate = _SIGNED.get(predicate, predicate)
         difference = sides[0] - sides[1]
@@ -202,6 +204,11 @@ class TileConditions:
     def _tiles(self, form: Index) -> Tiles:
         """Where `form`, of whole tiles, is 0 at most."""
         return self._scan(self.forms.scans, form) if has_looked_up(form) else self.sets.where_not_positive(form)
+
+
+def _are_same_element(a: Scalar, b: Scalar) -> bool:
+    places = [through_views(side) if isinstance(side.value.owner, ir.Block) else None for side in (a, b)]
+    return places[0] is not None and places[0] == places[1]
 
 
 _SIGNED = {

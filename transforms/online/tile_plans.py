@@ -210,15 +210,14 @@ class PlanOfGuards(Plan):
 
 @dataclass(frozen=True)
 class PlanOfMasks(Plan):
-    """All tiles that are not dead keep the masks, where loops without them would stay apart on a GPU: with finite
-    masks, or in many parts from and to tiles that are found by data."""
+    """All tiles that are not dead keep the masks, where loops without them would stay apart on a GPU: in many parts,
+    from and to tiles that are found by data."""
 
     @classmethod
     def of(cls, tiles: MaskedTiles) -> Plan | None:
         scans = tiles.masks.forms.scans
         by_data = scans is not None and scans.found_rows
-        is_finite = tiles.masks.is_finite and tiles.scores.is_softmax  # weights are 0 where they are dead
-        if tiles.options.tests or not (is_finite or (by_data and len(tiles.parts) > JOINED)):
+        if tiles.options.tests or not (by_data and len(tiles.parts) > JOINED):
             return None
         return cls(tiles, parts_of(tiles.sets, tiles.alive, []), [], tiles.tested, tiles.guard)
 

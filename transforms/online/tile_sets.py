@@ -258,26 +258,6 @@ class TileSets(SetsOfTiles):
             else [t for window in a for t in self.clip(b, window)]
         )
 
-    def where_any(self, condition: Tiles, a: Tiles) -> Tiles:
-        """The prefixes and suffixes of `a`, where there is any tile in `condition`, which is all tiles or none."""
-        if not condition or condition == self.all:
-            return a if condition else self.none
-        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            ((low, high),) = condition
-            holds = self.keep(arith.cmpi(arith.CmpIPredicate.slt, self._value(low), self._value(high)))
-            found = []
-            for start, end in a:
-                if _same(start, self.low):
-                    end = self.keep(arith.select(holds, self._value(end), self._value(start)))
-                    self._clamped.add(end)
-                elif _same(end, self.high):
-                    start = self.keep(arith.select(holds, self._value(start), self._value(end)))
-                    self._clamped.add(start)
-                else:
-                    continue
-                found.append((start, end))
-        return found
-
     def clip(self, tiles: Tiles, window: tuple[Bound, Bound]) -> Tiles:
         """What of `tiles` lies in `window`; moving each bound into it keeps their order, also that of empty ones."""
         low, high = window

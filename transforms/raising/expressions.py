@@ -214,7 +214,10 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
 
 
 def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
+    dual = {"arith.andi": "arith.ori", "arith.ori": "arith.andi"}.get(name)
     for this, other in (0, 1), (1, 0):
+        if dual and (args[this] is args[other] or (args[other].name == dual and args[this] in args[other].args)):
+            return args[this]  # a and (a or b)
         if numbers[this] is None:
             continue
         true = bool(numbers[this] & 1)

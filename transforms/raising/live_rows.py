@@ -4,72 +4,102 @@
 
 Both are 0 where the mask is, as long as the maximum m of the row is a score and not as low as half of that number; the
 latter says that tiles there are dead. Some key must be no mask's for all queries: the first one, the last one, or the
-query's own, as ``infinite-masks`` asks of softmax itself.
+query's own, as ``infinite-masks`` asks of softmax itself. Where that depends on the query, or on what is loaded, rows
+are told apart:
+
+    exp(select(c, s, −2.4e38) − m)         exp(select(c or not live, select(c, s, −2.4e38), −∞) − m)
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..online.score_masks import HIGHEST_MASK, LARGEST_TERM
+from ..online.score_masks import HIGHEST_MASK
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
-from .quotients import LARGER, SMALLER
+from .masks import is_score
 
 CASTS = ("arith.index_cast", "arith.extsi", "arith.extui")
-OF_SCORES = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf", "math.tanh", *LARGER, *SMALLER)
 EQUAL, OTHER, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # arith.cmpi's predicates of signed numbers
 OPPOSITES = {EQUAL: OTHER, OTHER: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, AT_MOST: GREATER, GREATER: AT_MOST}
 
 
 def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr:
-    """x, of which `maximum` is subtracted, with −∞ in place of the low numbers of masks if each row has a live key;
-    x as it is if it has no such masks, or that is not known. `products`: of queries and keys."""
+    """x, of which `maximum` is subtracted, with −∞ in place of the low numbers of masks in rows that have a live key; x
+    as it is if it has no such masks, or that is not known of any row. `products`: of queries and keys."""
     masks = list(_masks(x, products))
     keys = x.vars - maximum.vars
     if not masks or None in masks or len(keys) != 1:
         return x
     (key,) = keys
-    chosen = [(mask.args[0], mask.args[2].number is not None) for mask in masks if mask is not None]
-    for at in _places(key, maximum.vars):
-        if all(_holds(_moved(make, condition, key, at)) is then for condition, then in chosen):
-            break
-    else:
+    live = [_where_score(make, mask) for mask in masks if mask is not None]
+    if any(all(_holds(_moved(make, one, key, at)) for one in live) for at in _places(key, maximum.vars)):
+        return make.rewritten(x, lambda node: _infinite(make, node, masks))
+    is_score = _all(make, live)
+    queries = max(maximum.vars, key=lambda v: (v.extent or 0, v.serial), default=None)
+    of_rows = [_moved(make, is_score, key, at) for at in _places(key, frozenset({queries} - {None}))]
+    of_rows = [one for one in dict.fromkeys(of_rows) if _is_of_slices(one)]
+    if not of_rows:
         return x
+    is_masked_row = make.negation(_any(make, of_rows))
+    return make.op("arith.select", (_any(make, [is_score, is_masked_row]), x, make.const(-math.inf)))
 
-    def infinite(node: Expr) -> Expr | None:
-        if node not in masks:
-            return None
-        sides = (make.const(-math.inf) if a.number is not None else make.rewritten(a, infinite) for a in node.args[1:])
-        return make.op(node.name, (node.args[0], *sides))
 
-    return make.rewritten(x, infinite)
+def _where_score(make: Expressions, mask: Expr) -> Expr:
+    """The condition for a mask to leave a score as it is."""
+    return mask.args[0] if _low_side(mask) == 2 else make.negation(mask.args[0])
+
+
+def _infinite(make: Expressions, node: Expr, masks: Sequence[Expr | None]) -> Expr | None:
+    """A mask whose low number is −∞; None for what is none of the masks."""
+    if node not in masks:
+        return None
+    args = [make.rewritten(a, lambda inner: _infinite(make, inner, masks)) for a in node.args]
+    args[_low_side(node)] = make.const(-math.inf)
+    return make.op(node.name, tuple(args))
+
+
+def _all(make: Expressions, conditions: Iterable[Expr]) -> Expr:
+    return functools.reduce(lambda a, b: make.op("arith.andi", (a, b), a.type), conditions)
+
+
+def _any(make: Expressions, conditions: Iterable[Expr]) -> Expr:
+    return functools.reduce(lambda a, b: make.op("arith.ori", (a, b), a.type), conditions)
+
+
+def _is_of_slices(condition: Expr) -> bool:
+    """Whether all that it reads are elements side by side: no diagonal of a tensor."""
+    elements = [n.payload[1] for n in condition.nodes() if n.kind == "element"]
+    used = [[v for index in indices for v, _ in index.terms] for indices in elements]
+    return all(len(set(found)) == len(found) for found in used)
 
 
 def _masks(x: Expr, products: frozenset[Expr], scale: float = 1.0) -> Iterator[Expr | None]:
-    """The choices between a score and a low number on the way to the score; None where that is not known."""
+    """The choices between a score and a low number on the way to the score; None where that is not known. One between
+    a low number and 0 may be added to a score."""
     if x.name == "arith.select":
-        sides = sorted(x.args[1:], key=lambda a: a.number is None)  # the number first
-        number = sides[0].number
-        if number is None or sides[1].number is not None or not -math.inf < number * scale <= HIGHEST_MASK:
+        low = _low_side(x)
+        if not -math.inf < (x.args[low].number or 0.0) * scale <= HIGHEST_MASK:
             yield None
         else:
             yield x
-            yield from _masks(sides[1], products, scale)
+            yield from _masks(x.args[3 - low], products, scale)
     elif x.name == "arith.mulf" and any(a.number is not None and a.number > 0 for a in x.args):
         first, second = x.args
         inner, factor = (first, second.number) if second.number is not None else (second, first.number)
         yield from _masks(inner, products, scale * (factor or 1.0))
-    elif not _is_score(x, products):
+    elif x.name == "arith.addf":
+        for a in x.args:
+            yield from _masks(a, products, scale)
+    elif not is_score(x, products):
         yield None
 
 
-def _is_score(x: Expr, products: frozenset[Expr]) -> bool:
-    """Whether it is made of products and small constants alone: nothing that is loaded, which may hold a mask."""
-    if x.kind == "op":
-        return x.name in OF_SCORES and all(_is_score(a, products) for a in x.args)
-    return x in products or (x.number is not None and abs(x.number) <= LARGEST_TERM)
+def _low_side(select: Expr) -> int:
+    """Which of its arguments is the lower number, if any is one."""
+    return min((1, 2), key=lambda n: math.inf if select.args[n].number is None else select.args[n].number)
 
 
 def _places(key: Var, others: frozenset[Var]) -> Iterator[Index]:

@@ -16,10 +16,11 @@ import functools
 import math
 from collections.abc import Callable
 
+from ..online.score_masks import FAR
 from .expressions import REAL, Expr
 from .tracing import Tracer
 
-LOW, CLOSER = -(2.0**100), 2.0**-20
+CLOSER = 2.0**-20
 LINEAR = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf", "arith.select")
 
 
@@ -27,9 +28,9 @@ def brought_closer(tracer: Tracer, scores: Expr) -> Expr:
     """The scores, such that products with usual factors and sums of a few are numbers where these are."""
     make = tracer.make
     if scores.number is not None:
-        if not -math.inf < scores.number < LOW or scores in tracer.closer:
+        if not -math.inf < scores.number < FAR or scores in tracer.closer:
             return scores
-        closer = make.const(scores.number * CLOSER + LOW * (1 - CLOSER))
+        closer = make.const(scores.number * CLOSER + FAR * (1 - CLOSER))
         tracer.closer.add(closer)
         return closer
     if scores.name == "arith.select":
@@ -37,7 +38,7 @@ def brought_closer(tracer: Tracer, scores: Expr) -> Expr:
         return make.op(scores.name, (condition, brought_closer(tracer, then), brought_closer(tracer, otherwise)))
     if not _may_be_low(tracer)(scores):
         return scores
-    closer = make.add(make.mul(scores, make.const(CLOSER)), make.const(LOW * (1 - CLOSER)))
+    closer = make.add(make.mul(scores, make.const(CLOSER)), make.const(FAR * (1 - CLOSER)))
     return make.op("arith.maximumf", (scores, closer))
 
 
@@ -50,7 +51,7 @@ def _may_be_low(tracer: Tracer) -> Callable[[Expr], bool]:
         if node.type != REAL:
             return False
         if node.kind == "const":
-            return -LOW < abs(node.number) < math.inf and node not in tracer.closer
+            return -FAR < abs(node.number) < math.inf and node not in tracer.closer
         if node.kind == "op":
             return node.name in LINEAR and any(map(may_be, node.args))
         return node.kind != "element" or tracer.reduction(node) is None

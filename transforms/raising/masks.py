@@ -4,6 +4,7 @@
     (c ? x : −inf)·2 + y           c ? x·2 + y : −inf
     c ? (d ? x : −inf) : −inf      (c and d) ? x : −inf
     x·m − 10⁹·(1 − m)              c ? x : −10⁹, where m is c as a number
+    (c ? 0 : −3.4e38) + x          c ? x : −3.4e38, as it is in floats, if x is a score
 
 That is the form in which later passes see which tiles are masked as a whole.
 """
@@ -11,12 +12,16 @@ That is the form in which later passes see which tiles are masked as a whole.
 from __future__ import annotations
 
 import math
+from collections.abc import Set as AbstractSet
 
+from ..online.score_masks import FAR, LARGEST_TERM
 from .expressions import REAL, Expr, Expressions
 
+OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "maximumf", "minimumf", "maxnumf", "minnumf")
 
-def masks_outside(make: Expressions, expr: Expr) -> Expr:
-    """`expr` with masks moved outwards through sums and positive factors."""
+
+def masks_outside(make: Expressions, expr: Expr, products: AbstractSet[Expr] = frozenset()) -> Expr:
+    """`expr` with masks moved outwards through sums and positive factors. `products`: of queries and keys."""
     done: dict[Expr, Expr] = {}
 
     def visit(node: Expr) -> Expr:
@@ -25,10 +30,18 @@ def masks_outside(make: Expressions, expr: Expr) -> Expr:
                 done[node] = node
             else:
                 args = tuple(visit(a) for a in node.args)
-                done[node] = _outwards(make, make.op(node.name, args, node.type, node.payload[1]))
+                done[node] = _outwards(make, make.op(node.name, args, node.type, node.payload[1]), products)
         return done[node]
 
     return visit(expr)
+
+
+def is_score(x: Expr, products: AbstractSet[Expr]) -> bool:
+    """Whether it is made of products and small constants alone: nothing that is loaded, which may hold a mask."""
+    if x.kind == "op":
+        known = x.name.removeprefix("arith.") in OF_SCORES or x.name == "math.tanh"
+        return known and all(is_score(a, products) for a in x.args)
+    return x in products or (x.number is not None and abs(x.number) <= LARGEST_TERM)
 
 
 def split_mask(make: Expressions, expr: Expr) -> tuple[Expr, Expr] | None:
@@ -75,10 +88,22 @@ def _merged(make: Expressions, expr: Expr) -> Expr | None:
     return None
 
 
-def _outwards(make: Expressions, expr: Expr) -> Expr:
-    merged = _merged(make, expr)
+def _with_low_number(make: Expressions, expr: Expr, products: AbstractSet[Expr]) -> Expr | None:
+    """A sum of a score and a choice between 0 and a low number as a choice; None for anything else."""
+    for mask, score in (expr.args, expr.args[::-1]) if expr.name == "arith.addf" else ():
+        numbers = [a.number for a in mask.args[1:]] if mask.name == "arith.select" else [None]
+        if None in numbers or 0.0 not in numbers or not -math.inf < min(numbers) <= FAR:
+            continue
+        if is_score(score, products):
+            sides = (score if number == 0 else make.const(number) for number in numbers)
+            return make.op("arith.select", (mask.args[0], *sides))
+    return None
+
+
+def _outwards(make: Expressions, expr: Expr, products: AbstractSet[Expr]) -> Expr:
+    merged = _merged(make, expr) or _with_low_number(make, expr, products)
     if merged is not None:
-        return _outwards(make, merged)
+        return _outwards(make, merged, products)
     lowest = make.const(-math.inf)
     if expr.name == "arith.select":
         outer = split_mask(make, expr)
@@ -96,7 +121,6 @@ def _outwards(make: Expressions, expr: Expr) -> Expr:
             if mask is None or (expr.name == "arith.mulf" and not (other.number is not None and other.number > 0)):
                 continue
             args = (mask[1], other) if at == 0 else (other, mask[1])
-            return _outwards(
-                make, make.op("arith.select", (mask[0], _outwards(make, make.op(expr.name, args)), lowest))
-            )
+            inside = _outwards(make, make.op(expr.name, args), products)
+            return _outwards(make, make.op("arith.select", (mask[0], inside, lowest)), products)
     return expr

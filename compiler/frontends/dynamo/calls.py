@@ -30,6 +30,7 @@ ELEMENTWISE = {
     *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
     *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "minimum", "maximum", "clamp", "bool", "int", "long"),
     *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
+    *("__eq__", "__ne__", "__ge__", "__gt__", "__le__", "__lt__"),
 }
 IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
 MODES = {"_set_grad_enabled", "_enter_autocast", "_exit_autocast"}  # of what is called behind them

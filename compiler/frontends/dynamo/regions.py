@@ -42,6 +42,8 @@ from .memory import Memory
 from .sizes import combination, dimensions
 
 OUTSIDE = "no matmul in its graph makes its scores; TORCH_LOGS=graph_breaks tells whether one before a graph break does"
+FEW = 16  # elements that are computed of each that is read, at least, of what is better computed anew than read
+MOST_CALLS = 32  # that compute it
 TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 
@@ -147,7 +149,7 @@ def find_regions(graph: torch.fx.GraphModule, carriers: AbstractSet[torch.fx.Nod
     """Disjoint regions, in the order of their last nodes. Gradients go back through `carriers`."""
     order = {node: i for i, node in enumerate(graph.graph.nodes)}
     memory = Memory(graph.graph)
-    indexed = _made_of_indices(graph.graph, memory)
+    indexed, little = _made_of_little(graph.graph, memory, carriers)
     parts = {node for node in graph.graph.nodes if _is_better_outside(node, carriers)}
     taken: set[torch.fx.Node] = set()
     regions = []
@@ -156,7 +158,7 @@ def find_regions(graph: torch.fx.GraphModule, carriers: AbstractSet[torch.fx.Nod
         if core is None or core & taken:
             continue
         left = taken | parts if output in carriers else taken
-        region = Region([node], node, missed) if missed else _region(core, output, order, left, indexed, memory)
+        region = Region([node], node, missed) if missed else _region(core, output, order, left, indexed, little, memory)
         regions.append(region)
         taken |= core
     return regions
@@ -296,6 +298,7 @@ def _region(
     order: dict[torch.fx.Node, int],
     taken: set[torch.fx.Node],
     indexed: set[torch.fx.Node],
+    little: set[torch.fx.Node],
     memory: Memory,
 ) -> Region:
     core |= _writers(core, output, order, memory)
@@ -304,7 +307,7 @@ def _region(
     late, refused = _late(core, output, others, order, memory)
     nodes = set(core)
     if not refused:
-        _grow(nodes, core, order, taken, indexed, memory)
+        _grow(nodes, core, order, taken, indexed, little, memory)
     ordered = sorted(nodes, key=order.__getitem__)
     behind = [n for n in ordered[ordered.index(output) + 1 :] if n not in following]
     if not refused and any(n.users for n in behind):
@@ -404,6 +407,7 @@ def _grow(
     order: dict[torch.fx.Node, int],
     taken: set[torch.fx.Node],
     indexed: set[torch.fx.Node],
+    little: set[torch.fx.Node],
     memory: Memory,
 ) -> None:
     """Adds producers that are cheaper inside; see the module."""
@@ -421,7 +425,7 @@ def _grow(
                 continue
             if any(order[node] < order[w] and memory.touches(node, w) for w in writers):
                 continue
-            if _is_free(node) or (_expands(node, indexed) and all(u in nodes for u in node.users)):
+            if _is_free(node) or node in little or (_expands(node, indexed) and all(u in nodes for u in node.users)):
                 nodes.add(node)
                 changed = True
     # Inputs are tensors and numbers: parts of a tuple that is made outside, by a sort or a split, are taken there.
@@ -429,18 +433,45 @@ def _grow(
     nodes -= {n for n in parts if isinstance(n.args[0].meta.get("example_value"), tuple | list)}
 
 
-def _made_of_indices(graph: torch.fx.Graph, memory: Memory) -> set[torch.fx.Node]:
-    """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to."""
+def _made_of_little(
+    graph: torch.fx.Graph, memory: Memory, carriers: AbstractSet[torch.fx.Node]
+) -> tuple[set[torch.fx.Node], set[torch.fx.Node]]:
+    """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to. And what is
+    computed as cheaply, in few calls, from them and from few elements in memory, such as a mask that padding is in, and
+    has no gradient."""
     written = set().union(*memory.written.values())
-    found: set[torch.fx.Node] = set()
+    indexed, little = set[torch.fx.Node](), set[torch.fx.Node]()
+    read: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # by each tensor: what it is made of,
+    calls: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # and by which calls
     for node in graph.nodes:
-        name = name_of(node)
-        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not tensor_operands(node)):
+        if not isinstance(node.meta.get("example_value"), torch.Tensor):
             continue
-        is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
-        if is_tensor and memory.of(node) not in written and found.issuperset(tensor_operands(node)):
-            found.add(node)
-    return found
+        read[node], calls[node] = {node}, set()
+        name, operands = name_of(node), tensor_operands(node)
+        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not operands):
+            continue
+        if memory.of(node) in written:
+            continue
+        sources = set().union(*(read[operand] for operand in operands))
+        way = {node}.union(*(calls[operand] for operand in operands))
+        if not sources:
+            indexed.add(node)
+        elif node not in carriers and len(way) <= MOST_CALLS and _makes_many(node, sources, indexed):
+            little.add(node)
+        else:
+            continue
+        read[node], calls[node] = sources, way - indexed
+    return indexed, little
+
+
+def _makes_many(node: torch.fx.Node, sources: set[torch.fx.Node], indexed: set[torch.fx.Node]) -> bool:
+    """Whether it is better computed anew than read: it has far more elements than what it is made of; or none is
+    computed, as a subscript by positions takes them where they are, like `segments[batch, queries]` of aranges."""
+    count = elements(node.meta["example_value"])
+    if _indexes_plainly(node):
+        return FEW * sum(elements(n.meta["example_value"]) for n in sources) <= count
+    source, *subscripts = tensor_operands(node)
+    return indexed.issuperset(subscripts) and count <= elements(source.meta["example_value"])
 
 
 def _is_free(node: torch.fx.Node) -> bool:

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler.frontends.dynamo.regions import Region  # noqa: E402
 from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from models import MODELS, Decoder  # noqa: E402
@@ -195,6 +196,41 @@ def test_masks_that_need_the_shape_of_the_scores():
     counts = Counts()
     close(compiled(attention)(q, k, mask), attention(q.double(), k.double(), mask))
     assert (counts.kernels, counts.left) == (1, 0)
+
+
+PADDING = torch.arange(80) >= torch.tensor([[0], [30]])
+DOCUMENTS = torch.arange(80).expand(2, -1) // 20
+LITTLE = {
+    "padding": (PADDING.long(), lambda there, i, j: there.to(torch.bool)[:, None, None, :] & (j <= i)),
+    "subscripts of padding": (PADDING, lambda there, i, j: there[torch.arange(2)[:, None, None, None], j] & (j <= i)),
+    "documents": (DOCUMENTS, lambda of, i, j: (of[:, None, :, None] == of[:, None, None, :]) & (j <= i)),
+}
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("name", LITTLE)
+def test_masks_of_few_numbers_are_computed_by_each_layer(name, added, monkeypatch):
+    """They are never made, though all layers share them."""
+    data, mask = LITTLE[name]
+
+    def layers(q, k, v, data):
+        i, j = torch.arange(80)[None, None, :, None], torch.arange(80)[None, None, None, :]
+        live = mask(data, i, j).expand(2, -1, 80, 80)
+        low = torch.where(live, torch.zeros((), dtype=q.dtype), torch.finfo(torch.float32).min)
+        for _ in range(2):
+            scores = q @ k.mT
+            scores = scores + low if added else scores.masked_fill(~live, -1e9)
+            q = scores.softmax(-1) @ v
+        return q
+
+    sizes = []
+    cut_out = Region.as_module
+    monkeypatch.setattr(Region, "as_module", lambda self, *rest: sizes.append(self.inputs) or cut_out(self, *rest))
+    q, k, v = tensors((2, 3, 80, 8), (2, 3, 80, 8), (2, 3, 80, 8))
+    counts = Counts()
+    close(compiled(layers)(q, k, v, data), layers(q.double(), k.double(), v.double(), data))
+    assert (counts.kernels, counts.left) == (2, 0)
+    assert all(node.meta["example_value"].shape[-2:] != (80, 80) for inputs in sizes for node in inputs)
 
 
 def test_a_bias_that_takes_many_calls():

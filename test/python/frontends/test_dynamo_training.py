@@ -346,6 +346,37 @@ def test_maxima_that_are_not_told_to_be_constant(largest):
     assert (counts.kernels >= 2, counts.left) == (True, 0)
 
 
+def filled(scores, live):
+    return scores.masked_fill(~live, torch.finfo(scores.dtype).min)
+
+
+def with_the_least_added(scores, live):
+    return scores + torch.zeros((), dtype=scores.dtype).masked_fill(~live, torch.finfo(scores.dtype).min)
+
+
+PADDING = torch.arange(70) >= torch.tensor([[0], [40]])
+BY_DATA = {
+    "padding before": (PADDING, lambda i, j, there: there[:, None] & (j <= i)),
+    "padding behind": (PADDING.flip(-1), lambda i, j, there: there[:, None] & (j <= i)),
+    "padding alone": (PADDING, lambda i, j, there: there[:, None]),
+    "documents": (torch.arange(70).expand(2, -1) // 20, lambda i, j, seg: (seg[:, i] == seg[:, None]) & (j <= i)),
+}
+
+
+@pytest.mark.parametrize("masked", [filled, with_the_least_added])
+@pytest.mark.parametrize("name", BY_DATA)
+def test_low_numbers_by_data(name, masked, kept):
+    """Rows without a live key are means of all values; in others they are as −∞, and dead tiles are skipped."""
+    data, live = BY_DATA[name]
+
+    def function(q, k, v, data):
+        i, j = torch.arange(70)[:, None], torch.arange(70)
+        return torch.softmax(masked(q @ k.mT, live(i, j, data)), -1) @ v
+
+    assert_like_float64(function, [*needy((2, 70, 4), (2, 70, 4), (2, 70, 3)), data])
+    assert kept() == [TWO_NUMBERS, [(3, 3)]]
+
+
 @pytest.mark.parametrize("needed", [[0], [1, 2]])
 def test_inputs_that_need_no_gradients(needed):
     args = tensors(*PLAIN)

@@ -35,15 +35,20 @@ INFINITE = {
     "before the scale": lambda s, i, j: s.masked_fill(j > i, -1e9) * 0.5,
     "softcap": lambda s, i, j: (torch.tanh(s / 20) * 20).masked_fill(j > i, -1e9),
     "ALiBi": lambda s, i, j: (s - 0.1 * (i - j).abs()).masked_fill(j > i, -1e9),
+    "added": lambda s, i, j: s + torch.where(j <= i, 0.0, -1e9),
+    "the least number, added": lambda s, i, j: s + torch.where(j <= i, 0.0, torch.finfo(s.dtype).min),
+}
+IN_SOME_ROWS = {
+    "rows without a key": (lambda s, i, j: s.masked_fill(j > i - 5, -1e9), ()),
+    "padding": (lambda s, i, j, there: s.masked_fill(~there | (j > i), -1e9), (torch.bool,)),
+    "added": (lambda s, i, j, there: s + torch.where(there & (j <= i), 0.0, -1e9), (torch.bool,)),
 }
 FINITE = {
     "too high": (lambda s, i, j: s.masked_fill(j > i, -1e4), ()),
     "a scale that makes it so": (lambda s, i, j: s.masked_fill(j > i, -65504.0) * 0.125, ()),
-    "rows without a key": (lambda s, i, j: s.masked_fill(j > i - 5, -1e9), ()),
-    "padding": (lambda s, i, j, there: s.masked_fill(~there | (j > i), -1e9), (torch.bool,)),
     "a bias, which may be −∞": (lambda s, i, j, bias: (s + bias).masked_fill(j > i, -1e9), (torch.float32,)),
     "a cap behind it": (lambda s, i, j: torch.tanh(s.masked_fill(j > i, -1e9) / 20) * 20, ()),
-    "a distance added to it": (lambda s, i, j: s.masked_fill(j > i, -1e9) - 0.1 * (i - j).abs(), ()),
+    "a distance from it": (lambda s, i, j: s.masked_fill(j > i, -1e9) - 0.1 * (i - j).abs(), ()),
     "one number for another": (lambda s, i, j: torch.where(j > i, torch.where(j > 2 * i, 0.0, s), -1e9), ()),
 }
 
@@ -55,13 +60,24 @@ def inputs(kinds=()):
 
 
 def told(function, args):
+    """What `infinite-masks` says, behind "of a mask for −∞"."""
     explained = compile(function, tuple(args), target="nvidia", arch="sm_90a").explain()
-    return "infinite-masks" in explained
+    return [line.partition("of a mask for −∞")[2] for line in explained.splitlines() if "of a mask for −∞" in line]
+
+
+def is_skipping(explained):
+    return any(told in explained for told in ("skips dead tiles", "lists the tiles that are not dead"))
 
 
 @pytest.mark.parametrize("name", INFINITE)
 def test_each_row_has_a_key(name):
-    assert told(attention(INFINITE[name]), inputs())
+    assert told(attention(INFINITE[name]), inputs()) == [": each row has a live key"]
+
+
+@pytest.mark.parametrize("name", IN_SOME_ROWS)
+def test_some_rows_have_a_key(name):
+    modify, kinds = IN_SOME_ROWS[name]
+    assert told(attention(modify), inputs(kinds)) == [" in rows that have a live key"]
 
 
 @pytest.mark.parametrize("name", FINITE)
@@ -79,7 +95,7 @@ def test_scores_that_others_read_stay():
         return scores.softmax(-1) @ v, scores
 
     args = inputs()
-    assert told(function, args)
+    assert told(function, args) == [": each row has a live key"]
     _, scores = compile(function, args)(*args)
     expected = function(*(x.double() for x in args))[1]
     torch.testing.assert_close(torch.as_tensor(scores).double(), expected, rtol=1e-5, atol=1e-5)
@@ -95,6 +111,7 @@ def padded(s, i, j, there):
 
 LENGTHS = [torch.tensor(n) for n in ([130, 7], [0, 200], [1, 64])]
 THERE = [torch.arange(200) < n[:, None] for n in LENGTHS] + [torch.arange(200) >= n[:, None] for n in LENGTHS]
+SEGMENTS = [torch.arange(200).expand(2, -1) // n for n in (30, 100, 1)]
 SOME = torch.rand(2, 1, 150, 200, generator=torch.Generator().manual_seed(0)) > 0.9
 KNOWN_AT_RUN_TIME = {
     "lengths": (shorter, LENGTHS),
@@ -102,6 +119,11 @@ KNOWN_AT_RUN_TIME = {
     "padding": (padded, THERE),
     "padding, causal": (lambda s, i, j, there: padded(s, i, j, there).masked_fill(j > i, -1e9), THERE),
     "padding, by another number": (lambda s, i, j, there: padded(s, i, j, there).masked_fill(j > i, -1e38), THERE),
+    "padding, added": (
+        lambda s, i, j, there: s + torch.where(there[:, None, None] & (j <= i), 0.0, -6e4).to(s.dtype),
+        THERE,
+    ),
+    "of documents": (lambda s, i, j, seg: s.masked_fill(seg[:, None, i] != seg[:, None, None], -3e38), SEGMENTS),
     "of queries and keys": (lambda s, i, j, live: s.masked_fill(~live, -1e9), [SOME, SOME & (torch.arange(200) > 150)]),
 }
 
@@ -115,7 +137,7 @@ def test_tiles_are_skipped_where_all_rows_have_a_key(name, options):
     q, k, v = (torch.randn(2, 2, n, 16, dtype=torch.float16) for n in (150, 200, 200))
     arch = options.get("arch", "sm_90a")
     kernel = compile(attention(modify), (q, k, v, masks[0]), target="nvidia", arch=arch, must_fuse=True)
-    assert "skips dead tiles" in kernel.explain() or name == "of queries and keys"  # which too few heads share
+    assert is_skipping(kernel.explain()) or name == "of queries and keys"  # which too few heads share
     for mask in masks:
         (found,) = run_module(kernel.ir("fused"), [x.numpy() for x in (q, k, v, mask)], is_fused=True, **options)
         right = attention(modify)(q.double(), k.double(), v.double(), mask)
@@ -143,3 +165,25 @@ def test_keys_that_are_a_part_of_a_cache(modify, keys, lengths, options):
     (found,) = run_module(kernel.ir("fused"), [x.numpy() for x in args], is_fused=True, **options)
     right = function(*(x.double() for x in args[:3]), args[3])
     assert (torch.from_numpy(found).double() - right).abs().max() < 4e-3
+
+
+@pytest.mark.parametrize("there", [torch.arange(150) >= torch.tensor([[0], [70]]), torch.arange(150) < 40])
+def test_derivatives(there):
+    """Probabilities of rows that have no live key are those of all keys; others tell which tiles are dead."""
+    jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
+
+    def scores(q, k, there):
+        live = there[..., None, None, :] & (jax.numpy.arange(150)[:, None] >= jax.numpy.arange(150))
+        return jax.numpy.where(live, q @ k.mT, -1e30)
+
+    def gradients(q, k, v, g, there):
+        return jax.vjp(lambda q, k, v: jax.nn.softmax(scores(q, k, there)) @ v, q, k, v)[1](g)
+
+    wide = torch.randn(4, 2, 2, 150, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).numpy()
+    args = [*wide.astype("float32"), there.numpy()]
+    kernel = compile(gradients, tuple(args), target="nvidia", arch="sm_90a", must_fuse=True)
+    assert sum(is_skipping(line) for line in kernel.explain().splitlines()) == 3
+    with jax.enable_x64(True):
+        wanted = gradients(*wide, there.numpy())
+    for found, right in zip(run_module(kernel.ir("fused"), args, is_fused=True), wanted, strict=True):
+        assert abs(found - right).max() < 1e-2 * abs(right).max()

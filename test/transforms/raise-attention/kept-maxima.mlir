@@ -43,3 +43,45 @@ func.func @by_values(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %g: tensor<6x8xf3
   %o = linalg.matmul ins(%pt, %g : tensor<6x6xf32>, tensor<6x8xf32>) outs(%zo : tensor<6x8xf32>) -> tensor<6x8xf32>
   return %o : tensor<6x8xf32>
 }
+
+// Padding that is loaded may leave a row no live key: then its probabilities are those of all keys. In rows of which the
+// first key is there, or the last one, or the query's own, low numbers are as −∞.
+// CHECK-LABEL: @of_padding
+//       CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<6xi1>)
+//       CHECK:   arith.xori
+//       CHECK: linalg.generic {{.*}} ins({{.*}}%[[ROWS]] : {{.*}}tensor<6xi1>)
+//       CHECK:   %[[LIVE:.*]] = arith.andi
+//       CHECK:   %[[COUNTS:.*]] = arith.ori %[[LIVE]], %{{.*}} : i1
+//       CHECK:   %[[LOW:.*]] = arith.constant -1.000000e+30
+//       CHECK:   arith.select %[[LIVE]], %{{.*}}, %[[LOW]] : f32
+//       CHECK:   math.exp
+//       CHECK:   arith.select %[[COUNTS]], %{{.*}}, %{{.*}} : f32
+func.func @of_padding(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %g: tensor<6x8xf32>, %m: tensor<6xf32>, %l: tensor<6xf32>, %there: tensor<6xi1>) -> tensor<6x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<6x6xf32>
+  %ekt = tensor.empty() : tensor<8x6xf32>
+  %kt = linalg.transpose ins(%k : tensor<6x8xf32>) outs(%ekt : tensor<8x6xf32>) permutation = [1, 0]
+  %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<6x6xf32>) -> tensor<6x6xf32>
+  %s = linalg.matmul ins(%q, %kt : tensor<6x8xf32>, tensor<8x6xf32>) outs(%zs : tensor<6x6xf32>) -> tensor<6x6xf32>
+  %p = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m, %l, %there : tensor<6x6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xi1>) outs(%es : tensor<6x6xf32>) {
+    ^bb0(%x: f32, %r: f32, %t: f32, %is: i1, %out: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %before = arith.cmpi sle, %j, %i : index
+      %live = arith.andi %before, %is : i1
+      %low = arith.constant -1.0e30 : f32
+      %y = arith.select %live, %x, %low : f32
+      %z = arith.subf %y, %r : f32
+      %e = math.exp %z : f32
+      %w = arith.mulf %e, %t : f32
+      linalg.yield %w : f32
+  } -> tensor<6x6xf32>
+  %pt = linalg.transpose ins(%p : tensor<6x6xf32>) outs(%es : tensor<6x6xf32>) permutation = [1, 0]
+  %eo = tensor.empty() : tensor<6x8xf32>
+  %zo = linalg.fill ins(%zero : f32) outs(%eo : tensor<6x8xf32>) -> tensor<6x8xf32>
+  %o = linalg.matmul ins(%pt, %g : tensor<6x6xf32>, tensor<6x8xf32>) outs(%zo : tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %o : tensor<6x8xf32>
+}

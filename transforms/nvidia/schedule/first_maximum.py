@@ -22,9 +22,7 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ...rewriting import Values, copy_op, defining_op, ops_in, ops_of
 from ..bounds import may_be_low
-from ..masking import masks, modifies_first, unmasked, yielded
-
-OF_MASKS = -1024.0  # below it, a maximum is that of a mask: rows whose scores are as low are computed again
+from ..masking import OF_MASKS, masks, modifies_first, unmasked, yielded
 
 
 def unmask(maxima: ir.Operation) -> None:

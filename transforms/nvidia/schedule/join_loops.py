@@ -42,7 +42,7 @@ class JoinLoops(Pass):
             loops = [o for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
             for chain in _chains(loops):
                 for mask in (op for loop in chain for op in ops_in(loop, "linalg.generic") if modifies_first(op)):
-                    say_what_is_dead(mask)  # as `split-scales` said it, if canonicalize has undone that
+                    say_what_is_dead(mask, finite=True)  # as `split-scales` said it, if canonicalize has undone that
                 plain = min(chain, key=_work)
                 found = [_masks(loop, plain) for loop in chain]
                 if None not in found:
@@ -121,12 +121,12 @@ class _Mask:
     @property
     def is_alone(self) -> bool:
         """Whether it leaves the other elements as they are."""
-        return unmasked(yielded(self.op), self.number) == self.op.regions[0].blocks[0].arguments[0]
+        return unmasked(yielded(self.op), self.number, finite=True) == self.op.regions[0].blocks[0].arguments[0]
 
 
 def _number(op: ir.Operation) -> float:
-    """What masked elements become: where weights are made of scores without a softmax 0, else −inf."""
-    return LOWEST if masks(yielded(op)) else 0.0
+    """What masked elements become: where weights are made of scores without a softmax 0, else −inf, or as low."""
+    return LOWEST if masks(yielded(op), finite=True) else 0.0
 
 
 def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
@@ -174,7 +174,7 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     if not modifies_first(op):
         return None
     block, number = op.regions[0].blocks[0], _number(op)
-    selects, element = masks(yielded(op), number), unmasked(yielded(op), number)
+    selects, element = masks(yielded(op), number, finite=True), unmasked(yielded(op), number, finite=True)
     source = block.arguments[0]
     if not selects or any(depends_on(select.operands[0], source) for select in selects):
         return None
@@ -189,7 +189,8 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     if not is_same_value(element, plain, inner):
         return None
     # −∞ times a positive number is −∞: the mask may as well stand before the scale.
-    is_line = number == LOWEST and is_rising_line(plain, own.arguments[0])
+    is_infinite = len(masks(yielded(op))) == len(selects)
+    is_line = is_infinite and is_rising_line(plain, own.arguments[0])
     return before if is_line and single_use(before) else model.results[0]
 
 
@@ -244,7 +245,7 @@ class _Join:
         masked = own[mask.op.results[0]]
         op = defining_op(masked)
         op.operands[0] = value
-        given, element = op.regions[0].blocks[0].arguments[0], unmasked(yielded(op), mask.number)
+        given, element = op.regions[0].blocks[0].arguments[0], unmasked(yielded(op), mask.number, finite=True)
         if element != given:
             element.replace_all_uses_with(given)
         return masked

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from ....dialects import build
+from ....dialects.build import constant_value
 from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
 from ....dialects.tiling.structured import indexing_maps, iterator_types
 from ...attention import is_matmul
 from ...copying import with_operands, without_inputs
+from ...online.score_masks import FAR
 from ...passes import Pass
-from ...rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
+from ...rewriting import copy_op, defining_op, erase_dead, ops_in, ops_of, single_use, terminator
 from ..masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
 from .bulk_copies import bulk_copies
 
@@ -29,7 +33,8 @@ class SplitScales(Pass):
     an integer that is computed from indices (ALiBi). For kernels whose loads the copy engine does, where the mask may
     get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
     hide behind the functions. A mask that says which scores live (as torch's do) says which are dead, and scores are
-    the first input: one form for the passes after this one.
+    the first input: one form for the passes after this one. A mask's finite number is divided by the scale, or comes
+    closer, if it is far from all scores, so that the product is no −inf.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -38,7 +43,7 @@ class SplitScales(Pass):
                 for inner in ops_in(kernel, "linalg.generic"):
                     if _is_elementwise(inner):
                         scores_first = _with_scores_first(inner)
-                        say_what_is_dead(scores_first)
+                        say_what_is_dead(scores_first, finite=True)
                         say_what_is_dead(scores_first, 0.0)
                         _split(scores_first)
 
@@ -77,21 +82,36 @@ def _with_scores_first(op: ir.Operation) -> ir.Operation:
 
 
 def _split(op: ir.Operation) -> None:
-    found = masks(yielded(op))
+    found = masks(yielded(op), finite=True)
     if not found or not all(single_use(select.results[0]) for select in found):
         return
-    block = op.regions[0].blocks[0]
-    source = next((v for v in block.arguments if is_rising_line(found[-1].operands[2], v)), None)
-    if source is None or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
+    block, line = op.regions[0].blocks[0], found[-1].operands[2]
+    source = next((v for v in block.arguments if is_rising_line(line, v)), None)
+    numbers = [_before(line, constant_value(select.operands[1])) for select in found]
+    if source is None or None in numbers or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
         return
     with ir.InsertionPoint(ops_of(op.block)[ops_of(op.block).index(op) + 1]), op.location:
         scaled = copy_op(op, {})
     op.results[0].replace_all_uses_with(scaled.results[0])
     scaled.operands[source.arg_number] = op.results[0]
     found[-1].operands[2] = source
-    terminator(scaled.regions[0].blocks[0]).operands[0] = unmasked(yielded(scaled))
+    terminator(scaled.regions[0].blocks[0]).operands[0] = unmasked(yielded(scaled), finite=True)
+    for select, number in zip(found, numbers, strict=True):
+        if number != -math.inf:
+            with ir.InsertionPoint(select), select.location:
+                select.operands[1] = build.constant(source.type, number)
     for each in (op, scaled):
         _drop_unread(each)
+
+
+def _before(line: ir.Value, mask: float) -> float | None:
+    """What a mask's number is before a line that makes it that number, or one as far from all scores; None if it is not
+    known."""
+    if mask == -math.inf:
+        return mask
+    made = defining_op(line)
+    factor = max(constant_value(v) or 0.0 for v in made.operands) if made.name == "arith.mulf" else None
+    return max(mask / factor, FAR) if factor else FAR if mask <= FAR else None
 
 
 def _drop_unread(op: ir.Operation) -> None:
