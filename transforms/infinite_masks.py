@@ -109,35 +109,37 @@ class _Row:
     def tells_where_live(self, masks: Sequence[Mask], finite: Sequence[Mask]) -> bool:
         """Lets the `finite` ones of the masks be −∞ in rows that have a live key at one of the places, if it can be
         told which these are."""
-        places = [found for key in self.places(self.rows[-1]) if (found := self._at_place(key)) is not None]
-        around = {mask.select.parent.operation for mask in masks}
-        if not places or len(around) > 1:
-            return False
+        generic, *others = dict.fromkeys(mask.select.parent.operation for mask in masks)
+        keys = self.places(self.rows[-1])
+        places = [found for key in keys if (found := self._at_place(key, generic)) is not None]
         dims = sorted(set[int]().union(*(reads.dims for _, reads in places)))
         loops = _loops_along(finite[0], dims)
-        if loops is None:
+        if others or not places or loops is None:
             return False
-        (generic,) = around
         with ir.InsertionPoint(generic), generic.location:
             live = self._live(places, dims)
         _choose_by_rows(generic, live, finite, loops)
         return True
 
-    def _at_place(self, key: Index) -> tuple[list[Mask], Reads] | None:
-        """The masks of the scores at this key, and what their conditions read; None if that cannot be read before the
-        scores are there, row by row."""
+    def _at_place(self, key: Index, before: ir.Operation) -> tuple[list[Mask], Reads] | None:
+        """The masks of the scores at this key, and what their conditions read; None if that cannot be read before an
+        op, row by row."""
         masks = self.masks(self._position(key))
         try:
             reads = Reads.of(mask.condition for mask in masks)
         except CannotCopy:
             return None
-        fits = all(map(self._is_given, reads.values)) and all(map(is_slice, reads.elements))
-        return (masks, reads) if fits else None
+        keys = self.sizes[self.along]
+        has_keys = keys is not None and bool(keys.static)  # of none the first one would not be there
+        fits = all(self._is_given(value, before) for value in reads.values) and all(map(is_slice, reads.elements))
+        return (masks, reads) if fits and (has_keys or not reads.elements) else None
 
-    def _is_given(self, value: ir.Value) -> bool:
-        """Whether it is there without the scores."""
-        op = defining_op(value)
-        return op is None or op.block != self.scores.block or self.scores not in backward_slice(op)
+    def _is_given(self, value: ir.Value, before: ir.Operation) -> bool:
+        """Whether a value is there before an op, and without the scores."""
+        made = defining_op(value)
+        if made is None or made.block != before.block:
+            return True
+        return made.is_before_in_block(before) and self.scores not in backward_slice(made)
 
     def _live(self, places: Sequence[tuple[list[Mask], Reads]], dims: list[int]) -> ir.Value:
         """Whether each row, along dimensions `dims`, has a live key at one of the places."""
@@ -152,13 +154,17 @@ class _Row:
                 live = build.constant(i1, 1)
                 for mask in masks:
                     truth = copied(mask.condition, elements, lambda d: linalg.IndexOp(dims.index(d)).result)
-                    live = arith.andi(live, truth if mask.wanted else arith.xori(truth, build.constant(i1, 1)))
+                    live = arith.andi(live, truth if mask.wanted else _not(truth))
                 found = arith.ori(found, live)
             return found
 
         maps = [build.projection(n, [dims.index(d) for d in along]) for _, along in slices.values()]
         out, own = build.empty(list(sizes.values()), i1), build.projection(n, range(n))
         return build.generic([v for v, _ in slices.values()], [out], [*maps, own], [build.PARALLEL] * n, body)[0]
+
+
+def _not(condition: ir.Value) -> ir.Value:
+    return arith.xori(condition, build.constant(condition.type, 1))
 
 
 def _loops_along(mask: Mask, dims: Sequence[int]) -> list[int] | None:
@@ -181,11 +187,7 @@ def _choose_by_rows(generic: ir.Operation, live: ir.Value, masks: Sequence[Mask]
             users = list(select.results[0].uses)
             with ir.InsertionPoint.after(select), select.location:
                 kind = select.results[0].type
-                is_low = (
-                    select.operands[0]
-                    if mask.side == 1
-                    else arith.xori(select.operands[0], build.constant(live.type.element_type, 1))
-                )
+                is_low = select.operands[0] if mask.side == 1 else _not(select.operands[0])
                 dead = arith.andi(is_low, scalars[first])
                 infinite = arith.select(dead, build.constant(kind, -math.inf), select.results[0])
             for use in users:

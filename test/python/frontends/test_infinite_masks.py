@@ -49,6 +49,7 @@ FINITE = {
     "a bias, which may be −∞": (lambda s, i, j, bias: (s + bias).masked_fill(j > i, -1e9), (torch.float32,)),
     "a cap behind it": (lambda s, i, j: torch.tanh(s.masked_fill(j > i, -1e9) / 20) * 20, ()),
     "a distance from it": (lambda s, i, j: s.masked_fill(j > i, -1e9) - 0.1 * (i - j).abs(), ()),
+    "by the scores": (lambda s, i, j: torch.where((s > -1) & (j <= i), s, -1e9), ()),
     "one number for another": (lambda s, i, j: torch.where(j > i, torch.where(j > 2 * i, 0.0, s), -1e9), ()),
 }
 
