@@ -1,4 +1,5 @@
-"""Which masks are seen to leave each row a live key, by its place alone: against going through all queries and keys."""
+"""Which masks are seen to leave each row a live key, by its place alone, or which rows: against going through all
+queries and keys."""
 
 import math
 import operator
@@ -60,13 +61,49 @@ class Scores:
             found = self.make.op(name, (found, other), other.type)
         return found
 
-    def becomes_infinite(self, condition, number=LOW, live_first=True):
+    def masked(self, condition, number=LOW, live_first=True):
+        """The scores where the condition says so, and what becomes of them."""
         low = self.make.const(number)
         sides = (self.product, low) if live_first else (low, self.product)
         x = self.make.op("arith.select", (condition, *sides))
-        found = with_infinite_masks(self.make, x, self.maximum, frozenset([self.product]))
-        assert found is x or any(n.number == -math.inf for n in found.nodes())
-        return found is not x
+        return x, with_infinite_masks(self.make, x, self.maximum, frozenset([self.product]))
+
+    def becomes_infinite(self, *args, **options):
+        """Whether the mask is −∞ and nothing else in all rows."""
+        x, found = self.masked(*args, **options)
+        numbers = {n.number for n in found.nodes() if n.number is not None}
+        assert found is x or -math.inf in numbers
+        return found is not x and not any(-math.inf < n <= -1e4 for n in numbers)
+
+    def value(self, expr, q, k, documents=()):
+        """What an expression is for a query and a key; the product is 1."""
+        if expr.kind == "const":
+            return expr.number
+        if expr.kind == "index" or (expr.kind == "element" and expr is not self.product):
+            index = expr.payload if expr.kind == "index" else expr.payload[1][0]
+            at = index.constant + sum(c * {self.queries: q, self.keys: k}[v] for v, c in index.terms)
+            return at if expr.kind == "index" else documents[at]
+        if expr is self.product:
+            return 1.0
+        args = [self.value(a, q, k, documents) for a in expr.args]
+        if expr.name == "arith.cmpi":
+            return [*PREDICATES.values()][int(str(expr.attribute("predicate")).split()[0])](*args)
+        if expr.name == "arith.select":
+            return args[1] if args[0] else args[2]
+        return {"andi": operator.and_, "ori": operator.or_, "xori": operator.xor, "addi": operator.add}[
+            expr.name.removeprefix("arith.")
+        ](*args)
+
+    def check(self, condition, documents=()):
+        """What is masked is −∞ in rows with a live key alone, and all else as it was; in how many elements it is."""
+        x, found = self.masked(condition)
+        count = 0
+        for q in range(self.queries.extent):
+            rows = [[self.value(e, q, k, documents) for k in range(self.keys.extent)] for e in (x, found)]
+            assert -math.inf not in rows[1] or 1.0 in rows[0]
+            assert all(new in (old, -math.inf) if old == LOW else new == old for old, new in zip(*rows, strict=True))
+            count += rows[1].count(-math.inf)
+        return count
 
 
 def test_masks_that_leave_each_row_a_key():
@@ -93,8 +130,18 @@ def test_masks_that_may_leave_a_row_none():
     below = s.make.op("arith.select", (causal, s.make.const(LOW), s.product))
     x = s.make.op("arith.select", (causal, below, s.make.const(LOW)))  # all of it
     assert with_infinite_masks(s.make, x, s.maximum, frozenset([s.product])) is x
-    of_data = s.make.compared(arith.CmpIPredicate.sgt, s.documents[1], s.make.const(0, s.documents[1].type))
-    assert not s.becomes_infinite(s.both(s.compared("sge", 0), of_data))  # padding
+
+
+def test_rows_that_have_a_key():
+    s = Scores(5, 5)
+    assert s.check(s.compared("sgt", 0)) == 4 + 3 + 2 + 1  # in all rows but the first one
+    assert s.check(s.compared("sge", 2)) == 4 + 3 + 2
+    padding = s.make.compared(arith.CmpIPredicate.sgt, s.documents[1], s.make.const(0, s.documents[1].type))
+    assert s.check(padding, [0, 1, 1, 0, 1]) == 2 * 5
+    assert s.check(padding, [0, 1, 1, 1, 0]) == 2 * 3  # those whose own key is there
+    assert s.check(padding, [0, 0, 0, 0, 0]) == 0
+    assert s.check(s.both(padding, s.compared("sge", 0)), [0, 0, 1, 1, 0]) == 4 + 3
+    assert s.check(s.both(padding, s.compared("sge", 0)), [1, 1, 1, 0, 0]) == 4 + 3 + 2 + 2 + 2
 
 
 def test_what_may_hold_a_mask_itself():
@@ -114,6 +161,7 @@ def test_what_may_hold_a_mask_itself():
 def test_no_row_without_a_key(queries, keys, parts, name):
     s = Scores(queries, keys)
     condition = s.both(*(s.compared(*part) for part in parts), name=name)
+    s.check(condition)
     combine = all if name == "arith.andi" else any
     live = [[combine(PREDICATES[p](q, k + c) for p, c in parts) for k in range(keys)] for q in range(queries)]
     if s.becomes_infinite(condition):

@@ -40,7 +40,7 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
     is_score = _all(make, live)
     queries = max(maximum.vars, key=lambda v: (v.extent or 0, v.serial), default=None)
     of_rows = [_moved(make, is_score, key, at) for at in _places(key, frozenset({queries} - {None}))]
-    of_rows = [one for one in dict.fromkeys(of_rows) if _is_of_slices(one)]
+    of_rows = [one for one in dict.fromkeys(of_rows) if _is_of_slices(one) and _holds(one) is not False]
     if not of_rows:
         return x
     is_masked_row = make.negation(_any(make, of_rows))
