@@ -34,17 +34,17 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
     if not masks or None in masks or len(keys) != 1:
         return x
     (key,) = keys
-    live = [_where_score(make, mask) for mask in masks if mask is not None]
-    if any(all(_holds(_moved(make, one, key, at)) for one in live) for at in _places(key, maximum.vars)):
+    conditions = [_where_score(make, mask) for mask in masks if mask is not None]
+    if any(all(_holds(_moved(make, one, key, at)) for one in conditions) for at in _places(key, maximum.vars)):
         return make.rewritten(x, lambda node: _infinite(make, node, masks))
-    is_score = _all(make, live)
-    queries = max(maximum.vars, key=lambda v: (v.extent or 0, v.serial), default=None)
-    of_rows = [_moved(make, is_score, key, at) for at in _places(key, frozenset({queries} - {None}))]
-    of_rows = [one for one in dict.fromkeys(of_rows) if _is_of_slices(one) and _holds(one) is not False]
+    live = _all(make, conditions)
+    queries = sorted(maximum.vars, key=lambda v: (v.extent or 0, v.serial))[-1:]  # the longest of the rows' variables
+    of_rows = [_moved(make, live, key, at) for at in _places(key, frozenset(queries))]
+    of_rows = [one for one in dict.fromkeys(of_rows) if _can_be_read(one, key) and _holds(one) is not False]
     if not of_rows:
         return x
     is_masked_row = make.negation(_any(make, of_rows))
-    return make.op("arith.select", (_any(make, [is_score, is_masked_row]), x, make.const(-math.inf)))
+    return make.op("arith.select", (_any(make, [live, is_masked_row]), x, make.const(-math.inf)))
 
 
 def _where_score(make: Expressions, mask: Expr) -> Expr:
@@ -69,11 +69,11 @@ def _any(make: Expressions, conditions: Iterable[Expr]) -> Expr:
     return functools.reduce(lambda a, b: make.op("arith.ori", (a, b), a.type), conditions)
 
 
-def _is_of_slices(condition: Expr) -> bool:
-    """Whether all that it reads are elements side by side: no diagonal of a tensor."""
+def _can_be_read(condition: Expr, key: Var) -> bool:
+    """Whether all that it reads is surely there, and elements side by side: no diagonal of a tensor."""
     elements = [n.payload[1] for n in condition.nodes() if n.kind == "element"]
     used = [[v for index in indices for v, _ in index.terms] for indices in elements]
-    return all(len(set(found)) == len(found) for found in used)
+    return (bool(key.extent) or not elements) and all(len(set(found)) == len(found) for found in used)
 
 
 def _masks(x: Expr, products: frozenset[Expr], scale: float = 1.0) -> Iterator[Expr | None]:

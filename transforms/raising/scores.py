@@ -60,7 +60,7 @@ class Scores:
     def _emitted(self, x: Expr) -> ir.Value:
         """Emits an expression of the scores, computed from those that were emitted."""
         x = self._of_products(masks_outside(self.make, x, self.products.keys()))
-        x = self._hoisted(masks_outside(self.make, x))
+        x = self._hoisted(masks_outside(self.make, x))  # factors of products may be masks, too
         dims = [*self.rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
             return x.payload[0]
