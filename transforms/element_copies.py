@@ -100,10 +100,20 @@ def slice_along(place: Place, sizes: Mapping[int, ir.Value | int]) -> tuple[ir.V
     return extract(kind, source, offsets, lengths, [1] * len(lengths)), dims
 
 
-def copied(scalar: Scalar, elements: Mapping[Place, ir.Value], index: Callable[[int], ir.Value]) -> ir.Value:
+def copied(
+    scalar: Scalar, elements: Mapping[Place, ir.Value], index: Callable[[int], ir.Value], known: dict[Scalar, ir.Value]
+) -> ir.Value:
     """What `scalar` is, at the insertion point, where `elements` are those that it reads, and `index` gives the index
-    along each dimension."""
+    along each dimension. `known`: what has been copied there, each once."""
     scalar = follow_far(scalar)
+    if scalar not in known:
+        known[scalar] = _copied(scalar, elements, index, known)
+    return known[scalar]
+
+
+def _copied(
+    scalar: Scalar, elements: Mapping[Place, ir.Value], index: Callable[[int], ir.Value], known: dict[Scalar, ir.Value]
+) -> ir.Value:
     if not _is_in_body(scalar.value):
         return scalar.value
     place = _place(scalar)
@@ -113,7 +123,7 @@ def copied(scalar: Scalar, elements: Mapping[Place, ir.Value], index: Callable[[
     if op.name == "linalg.index":
         form = _position(scalar)
         return _index(form, {atom: index(atom.dim) for atom, _ in form.terms if isinstance(atom, Local)})
-    operands = [copied(scalar.operand(number), elements, index) for number in range(len(op.operands))]
+    operands = [copied(scalar.operand(number), elements, index, known) for number in range(len(op.operands))]
     copy = op.clone().operation
     for number, operand in enumerate(operands):
         copy.operands[number] = operand

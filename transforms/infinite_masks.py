@@ -16,7 +16,7 @@ from .element_copies import CannotCopy, Reads, copied, is_slice, slice_along
 from .extents import extent
 from .graph import backward_slice
 from .online.one_tile import OneTile
-from .online.positions import Local, element
+from .online.positions import Local, Scalar, element
 from .online.score_masks import Mask, masks_of, where_live
 from .online.tile_conditions import TileConditions
 from .online.tile_forms import TileForms, is_never_negative
@@ -148,12 +148,12 @@ class _Row:
         slices = {place: slice_along(place, sizes) for _, reads in places for place in reads.elements}
 
         def body(*scalars: ir.Value) -> ir.Value:
-            elements = dict(zip(slices, scalars, strict=False))
+            elements, known = dict(zip(slices, scalars, strict=False)), dict[Scalar, ir.Value]()
             found = build.constant(i1, 0)
             for masks, _ in places:
                 live = build.constant(i1, 1)
                 for mask in masks:
-                    truth = copied(mask.condition, elements, lambda d: linalg.IndexOp(dims.index(d)).result)
+                    truth = copied(mask.condition, elements, lambda d: linalg.IndexOp(dims.index(d)).result, known)
                     live = arith.andi(live, truth if mask.wanted else _not(truth))
                 found = arith.ori(found, live)
             return found

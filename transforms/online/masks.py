@@ -17,7 +17,7 @@ A mask that is loaded gives a test in place of a set (loaded_masks.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.build import constant_value
@@ -138,12 +138,8 @@ class TileMasks(DeadTiles):
 
     @property
     def scores(self) -> Scalar | None:
-        return self.scores_at({})
-
-    def scores_at(self, places: Mapping[int, Index]) -> Scalar | None:
-        """Those at some places of the tile, or of all of it along other dimensions."""
         of_all = [Index(0) if size == [Index(1)] else Index(0, ((Local(d), 1),)) for d, size in enumerate(self._sizes)]
-        return element(self._x, [places.get(d, at) for d, at in enumerate(of_all)])
+        return element(self._x, of_all)
 
     def lowest(self, scalar: Scalar | None) -> float | None:
         """The largest of the finite numbers that selects on the way to `scalar` put where a mask would put −∞."""

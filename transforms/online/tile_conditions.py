@@ -156,9 +156,9 @@ class TileConditions:
         return self._compared(followed) if isinstance(followed.value.owner, ir.Block) else None
 
     def _compare_integers(self, predicate: arith.CmpIPredicate, scalar: Scalar) -> Truth:
-        sides = [self.forms.of(scalar.operand(i)) for i in (0, 1)]
-        if _are_same_element(scalar.operand(0), scalar.operand(1)):  # of documents, at the query's own place
-            sides = [Index(0), Index(0)]
+        a, b = (scalar.operand(i) for i in (0, 1))
+        is_same = _are_same_element(a, b)  # of documents, at the query's own place
+        sides = [Index(0), Index(0)] if is_same else [self.forms.of(a), self.forms.of(b)]
         if all(is_never_negative(side) for side in sides):
             predicate = _SIGNED.get(predicate, predicate)
         difference = sides[0] - sides[1]

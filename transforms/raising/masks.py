@@ -14,10 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Set as AbstractSet
 
-from ..online.score_masks import FAR, LARGEST_TERM
+from ..online.score_masks import FAR, LARGEST_TERM, OF_SCORES
 from .expressions import REAL, Expr, Expressions
-
-OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "maximumf", "minimumf", "maxnumf", "minnumf")
 
 
 def masks_outside(make: Expressions, expr: Expr, products: AbstractSet[Expr] = frozenset()) -> Expr:
@@ -38,10 +36,13 @@ def masks_outside(make: Expressions, expr: Expr, products: AbstractSet[Expr] = f
 
 def is_score(x: Expr, products: AbstractSet[Expr]) -> bool:
     """Whether it is made of products and small constants alone: nothing that is loaded, which may hold a mask."""
-    if x.kind == "op":
-        known = x.name.removeprefix("arith.") in OF_SCORES or x.name == "math.tanh"
-        return known and all(is_score(a, products) for a in x.args)
-    return x in products or (x.number is not None and abs(x.number) <= LARGEST_TERM)
+
+    def may_be(node: Expr) -> bool:
+        if node.kind == "op":
+            return node.name.removeprefix("arith.") in OF_SCORES or node.name == "math.tanh"
+        return node in products or (node.number is not None and abs(node.number) <= LARGEST_TERM)
+
+    return all(map(may_be, x.nodes()))
 
 
 def split_mask(make: Expressions, expr: Expr) -> tuple[Expr, Expr] | None:

@@ -12,6 +12,7 @@ from ....dialects.tile import layout_of
 from ....dialects.tiling.structured import indexing_maps, iterator_types
 from ...attention import is_matmul
 from ...copying import with_operands, without_inputs
+from ...online.masks import scaled_by
 from ...online.score_masks import FAR
 from ...passes import Pass
 from ...rewriting import copy_op, defining_op, erase_dead, ops_in, ops_of, single_use, terminator
@@ -87,8 +88,10 @@ def _split(op: ir.Operation) -> None:
         return
     block, line = op.regions[0].blocks[0], found[-1].operands[2]
     source = next((v for v in block.arguments if is_rising_line(line, v)), None)
+    if source is None or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
+        return
     numbers = [_before(line, constant_value(select.operands[1])) for select in found]
-    if source is None or None in numbers or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
+    if None in numbers:
         return
     with ir.InsertionPoint(ops_of(op.block)[ops_of(op.block).index(op) + 1]), op.location:
         scaled = copy_op(op, {})
@@ -109,9 +112,8 @@ def _before(line: ir.Value, mask: float) -> float | None:
     known."""
     if mask == -math.inf:
         return mask
-    made = defining_op(line)
-    factor = max(constant_value(v) or 0.0 for v in made.operands) if made.name == "arith.mulf" else None
-    return max(mask / factor, FAR) if factor else FAR if mask <= FAR else None
+    scaled = scaled_by(defining_op(line))
+    return max(mask / scaled[1], FAR) if scaled is not None else FAR if mask <= FAR else None
 
 
 def _drop_unread(op: ir.Operation) -> None:
