@@ -86,6 +86,15 @@
 // CHECK-NEXT:      arith.select
 // CHECK-NEXT:      linalg.yield
 
+// Nor is a mask by a finite number where nothing scales the scores.
+
+// CHECK-LABEL: gpu.func @unscaled
+// CHECK:         %[[LOW:.*]] = arith.constant -1.000000e+09 : f32
+// CHECK:         linalg.generic
+// CHECK:           arith.select %{{.*}}, %[[LOW]], %{{.*}} : f32
+// CHECK-NEXT:      linalg.yield
+// CHECK-NOT:     linalg.generic
+
 #id = affine_map<(i, j) -> (i, j)>
 #one = affine_map<(i, j) -> ()>
 gpu.module @kernels {
@@ -291,6 +300,27 @@ gpu.module @kernels {
       %is = arith.cmpf ogt, %x, %zero : f32
       %y = arith.select %is, %x, %zero : f32
       linalg.yield %y : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+
+  gpu.func @unscaled(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %low = arith.constant -1.0e9 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %dead = arith.cmpi sgt, %j, %i : index
+      %m = arith.select %dead, %low, %x : f32
+      linalg.yield %m : f32
     } -> tensor<64x64xf32, "fragment">
     tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
     gpu.return
