@@ -193,3 +193,37 @@ func.func @elements(%q: memref<16x32xbf16>, %k: memref<16x32xbf16, strided<[64, 
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Blocks of 32 columns, of which there may be any number. A last one of at most 16 is one tile wide: a panel that was
+// packed before has no second one there.
+// CHECK-LABEL: func.func @open
+// TILES:       scf.for
+// TILES-COUNT-4: x86.amx.tile_mulf
+// TILES:       %[[LEFT:.*]] = arith.subi %[[N:.*]], %{{.*}} : index
+// TILES:       arith.cmpi ugt, %[[LEFT]], %c16
+// TILES:       scf.if
+// TILES-COUNT-4: x86.amx.tile_mulf
+// TILES:       } else {
+// TILES-NEXT:    arith.cmpi ugt, %[[LEFT]], %c0
+// TILES-NEXT:    scf.if
+// TILES-COUNT-2: x86.amx.tile_mulf
+// TILES-NOT:     x86.amx.tile_mulf
+// NONE-LABEL:  func.func @open
+func.func @open(%q: memref<32x32xbf16>, %k: memref<?x32xbf16>, %s: memref<32x?xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<32x32xbf16>, memref<?x32xbf16>) outs(%s : memref<32x?xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

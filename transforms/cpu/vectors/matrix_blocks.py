@@ -268,4 +268,11 @@ def _over_blocks(extent: Extent, body: Callable[[ir.Value, int, bool], None]) ->
         return
     main = arith.muli(arith.divui(extent, build.index(BLOCK)), build.index(BLOCK))
     for_each(main, lambda at: body(at, 2, False), step=BLOCK)
-    if_else(arith.cmpi(arith.CmpIPredicate.ult, main, extent), lambda: body(main, 2, True))
+    left = arith.subi(extent, main)
+    more = arith.CmpIPredicate.ugt
+    # A panel that is packed before has no tile behind the last one that holds an element.
+    if_else(
+        arith.cmpi(more, left, build.index(ROWS)),
+        lambda: body(main, 2, True),
+        lambda: if_else(arith.cmpi(more, left, build.index(0)), lambda: body(main, 1, True)),
+    )

@@ -1,0 +1,42 @@
+"""Kernels read and write nothing beyond their buffers and arrays."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from attn_opt.compiler.graphs import Attention
+
+TOLERANCE = {"f32": 2e-5, "bf16": 2e-2, "f16": 4e-3}
+SHAPES = {
+    "causal": {"queries": 70, "keys": 77, "window": (None, 0)},
+    "padding": {"queries": 130, "keys": 131, "head_size": 40, "value_size": 72},
+    "odd features": {"queries": 64, "keys": 192, "head_size": 33, "value_size": 20},
+    "odd tiles": {"queries": 33, "keys": 49, "head_size": 17, "bias": "qk"},
+    "window": {"queries": 300, "keys": 333, "window": (-50, 20), "softcap": 20.0},
+    "dynamic": {"queries": 45, "keys": 99, "window": (None, 0), "dynamic": True},
+    "decoding": {"queries": 1, "keys": 1001, "heads": 8, "heads_kv": 2},
+    "sequences": {"queries": 103, "keys": 227, "groups": ((70, 77), (0, 0), (33, 150)), "window": (None, 0)},
+    "mask": {"queries": 100, "keys": 111, "mask": "qk"},
+}
+
+
+@pytest.mark.parametrize("element", TOLERANCE)
+def test_nothing_beyond_buffers(element):
+    graphs = [Attention(**{"heads": 2, "element": element} | shape) for shape in SHAPES.values()]
+    script = Path(__file__).with_name("guarded_memory.py")
+    paths = [str(script.parent), str(script.parents[1])]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:0] = {paths}; import guarded_memory; guarded_memory.main()",
+    ]
+    given = json.dumps([dataclasses.asdict(graph) for graph in graphs])
+    run = subprocess.run(command, input=given, capture_output=True, text=True)
+    assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2 * len(graphs)
+    for line in lines:
+        assert float(line.rpartition(":")[2]) < TOLERANCE[element], line
