@@ -13,21 +13,21 @@
 // CHECK:        %[[P:.*]] = tile.convert_layout %{{.*}} : (tensor<128x128xf8E4M3FN, "fragment">) -> (tensor<128x128xf8E4M3FN, "paired_a">)
 // CHECK:        linalg.generic {{.*}} ins(%[[P]], %[[V]] :
 
-// Of the first maximum 2^5 remain. Where what a thread adds up is 448 or more the sum is infinite, which is seen behind
-// the loop.
+// Probabilities are multiplied with 256: of the first maximum 2^-3 remains, which becomes 2^5. Where what a thread adds up
+// is 448 / 256 or more the sum is infinite, which is seen behind the loop.
 // CHECK-LABEL: (keep-maximum) //-----
-// CHECK:      arith.constant -5.0
+// CHECK:      arith.constant 3.0
 // CHECK:      scf.for
-// CHECK:        tile.limit = 4.480000e+02 : f32
+// CHECK:        tile.limit = 1.750000e+00 : f32
 // CHECK:        math.exp2
 // CHECK:      tile.any
 
-// Online: of the largest one of a tile 2^5 remain, which 2^3 more may exceed.
-// ONLINE:      %[[FIVE:.*]] = arith.constant 5.0
-// ONLINE-NEXT: arith.subf %{{.*}}, %[[FIVE]] : f32
+// Online: of the largest one of a tile 2^-3 remains, which 2^3 more may exceed.
+// ONLINE:      %[[LESS:.*]] = arith.constant -3.0
+// ONLINE-NEXT: arith.subf %{{.*}}, %[[LESS]] : f32
 // ONLINE:      scf.for
-// ONLINE:        %[[FIVE:.*]] = arith.constant 5.0
-// ONLINE-NEXT:   %[[M:.*]] = arith.subf %{{.*}}, %[[FIVE]] : f32
+// ONLINE:        %[[LESS:.*]] = arith.constant -3.0
+// ONLINE-NEXT:   %[[M:.*]] = arith.subf %{{.*}}, %[[LESS]] : f32
 // ONLINE-NEXT:   %[[THREE:.*]] = arith.constant 3.0
 // ONLINE-NEXT:   %[[LIMIT:.*]] = arith.addf %{{.*}}, %[[THREE]] : f32
 // ONLINE-NEXT:   arith.cmpf ogt, %[[M]], %[[LIMIT]] : f32
@@ -41,7 +41,7 @@
 // CHECK-NEXT: tile.init_barriers %[[READY]] {arrivals = 3
 // CHECK-NEXT: tile.init_barriers %[[FREE]] {arrivals = 8
 // CHECK:      tile.set_registers {count = 232
-// CHECK:      tile.limit = 4.480000e+02 : f32
+// CHECK:      tile.limit = 1.750000e+00 : f32
 // CHECK:      tile.meet {tile.all_warps}
 // CHECK:      tile.set_registers {count = 40
 // CHECK:      tile.wait_barrier %[[LEFT]] [%{{.*}}] {behind = 1

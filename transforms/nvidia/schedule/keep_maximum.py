@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -19,12 +20,12 @@ from .first_maximum import adjust, unmask
 from .running_maximum import (
     Update,
     first_update,
-    has_weights,
     outermost,
     probability_types,
     rescaling,
     rows_that,
     running_maxima,
+    weight,
 )
 from .shifted_maximum import same_for_every_maximum
 from .special_unit import score_ops
@@ -48,6 +49,11 @@ class _Range:
     of_key: float
     most: float
     limit: float | None = None
+
+    def of_weighted(self, weight: float) -> _Range:
+        """Where exponentials are multiplied with a constant before they become of that type."""
+        limit = None if self.limit is None else self.limit / weight
+        return _Range(self.shift + round(math.log2(weight)), self.of_key / weight, self.most / weight, limit)
 
 
 # By the type of a matmul's left operand. Exponentials of f32 below the normal numbers are 0.
@@ -81,9 +87,10 @@ class KeepMaximum(Pass):
 
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m; the maximum only keeps numbers in range. Each probability is at
     most their sum l: where that is below the limit, none has overflowed; where it is large enough, rounding the
-    smallest ones has changed little. Neither would follow if probabilities had weights. For loops whose first iteration
-    stands before them (``overlap-matmuls``), and results that are the same for every m (``shifted_maximum.py``), as a
-    log-sum-exp, m + log l, is.
+    smallest ones has changed little. Neither would follow if probabilities had weights; but the range is divided by one
+    that is a constant, as scales of 8 bits are. For loops whose first iteration stands before them
+    (``overlap-matmuls``), and results that are the same for every m (``shifted_maximum.py``), as a log-sum-exp,
+    m + log l, is.
 
     Numbers of 8 bits have less room. There sums become infinite where what a thread adds up of a row of a tile, in some
     parts, is not below the largest number::
@@ -112,7 +119,7 @@ class _Plan:
     rescale: list[ir.Operation]
     sum: int  # its number among what the loop carries
     total: ir.Value  # the sum, after the loop
-    element: str
+    range: _Range
 
     @staticmethod
     def of(loop: ir.Operation) -> _Plan | None:
@@ -129,13 +136,14 @@ class _Plan:
         (element,) = elements
         of_sum = list(body.arguments).index(sums[0]) - 1
         total = outermost(loop.results[of_sum])
-        if element not in RANGES or has_weights(loop):
+        factor = weight(loop)
+        if element not in RANGES or factor is None:
             return None
         if not same_for_every_maximum(loop, update, number, of_sum):
             return None
         if RANGES[element].limit is not None and _tile_sum(loop, of_sum) is None:
             return None
-        return _Plan(loop, update, first, rescale, of_sum, total, element)
+        return _Plan(loop, update, first, rescale, of_sum, total, RANGES[element].of_weighted(factor))
 
 
 def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
@@ -144,23 +152,24 @@ def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
     store = next((o for o in body if o.name == "tile.store"), None)
     if store is None or defining_op(plan.total) is None or defining_op(plan.total).block != block:
         return
-    range_ = RANGES[plan.element]
     keys = _keys(plan.loop, block)
     with ir.InsertionPoint(ops_of(block)[-1]):
-        least = arith.mulf(keys, build.constant(keys.type, range_.of_key))
-        bad = AnyOp(_out_of_range(plan.total, store, least, range_.most), result=ir.IntegerType.get_signless(1)).result
+        least = arith.mulf(keys, build.constant(keys.type, plan.range.of_key))
+        bad = AnyOp(
+            _out_of_range(plan.total, store, least, plan.range.most), result=ir.IntegerType.get_signless(1)
+        ).result
         branch = ir.Operation.create("scf.if", [], [bad], {RETRY: ir.UnitAttr.get()}, regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             values: Values = {}
             for op in body:
                 copy_op(op, values)
             ir.Operation.create("scf.yield")
-    _choose_first(plan, range_.shift * plan.update.unit, _limit(kernel, plan.loop))
+    _choose_first(plan, plan.range.shift * plan.update.unit, _limit(kernel, plan.loop))
     _keep(plan)
-    if range_.limit is not None:
+    if plan.range.limit is not None:
         tile_sum = _tile_sum(plan.loop, plan.sum)
         assert tile_sum is not None, "a plan for numbers of 8 bits has it"
-        tile_sum.attributes[LIMIT] = ir.FloatAttr.get(ir.F32Type.get(), range_.limit)
+        tile_sum.attributes[LIMIT] = ir.FloatAttr.get(ir.F32Type.get(), plan.range.limit)
     remark(kernel, "the first maximum is kept; a tile whose sums leave the range is computed again")
 
 

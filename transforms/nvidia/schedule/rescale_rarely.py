@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -13,12 +14,12 @@ from .bulk_copies import bulk_copies
 from .running_maximum import (
     Update,
     first_update,
-    has_weights,
     is_lowest,
     probability_types,
     rescaling,
     rows_that,
     running_maxima,
+    weight,
 )
 from .shifted_maximum import same_for_every_maximum
 
@@ -42,7 +43,7 @@ class RescaleRarely(Pass):
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m. Exponentials are at most 2⁸ then: f16 holds them, and they are
     as exact as smaller ones. (FlashAttention-4 has this.) For results that are the same for every m
     (``shifted_maximum.py``), in kernels whose loads the copy engine does; not where exponentials have weights, whose
-    products f16 might not hold.
+    products f16 might not hold. A constant one makes the maximum larger by its power of 2.
 
     Where they are rounded to 8 bits, the maximum of each tile is first made smaller by some powers of 2, so that more
     of the exponentials are normal numbers: between 2⁻⁶ and 448 (e4m3), or 2⁻¹⁴ and 57344 (e5m2).
@@ -55,32 +56,38 @@ class RescaleRarely(Pass):
             if bulk_copies(kernel):
                 for loop in ops_in(kernel, "scf.for"):
                     found = _update(loop)
-                    if found is None:
-                        continue
-                    update, number = found
-                    shift, bits = RANGES.get("".join(probability_types(for_body(loop))), (0, self.bits))
-                    init = for_inits(loop)[number]
-                    first = first_update(init)
-                    with loop.location:
-                        if shift and (first is not None or is_lowest(init)):
-                            for each in filter(None, (update, first)):
-                                _make_smaller(each, shift)
-                        _stay(update, for_body(loop).arguments[1 + number], bits)
-                        for rescale in rescaling(update) or []:
-                            _only_if_changed(rescale, update)
-                    remark(loop, "what was summed is rescaled only where the maximum has grown by much")
+                    if found is not None:
+                        with loop.location:
+                            self._rescale_rarely(loop, *found)
+
+    def _rescale_rarely(self, loop: ir.Operation, update: Update, number: int, factor: float) -> None:
+        body, init = for_body(loop), for_inits(loop)[number]
+        shift, bits = RANGES.get("".join(probability_types(body)), (0, self.bits))
+        shift -= round(math.log2(factor))
+        first = first_update(init)
+        if first is not None or is_lowest(init):
+            for each in filter(None, (update, first)) if shift else ():
+                _make_smaller(each, shift)
+        elif shift < 0:
+            return
+        _stay(update, body.arguments[1 + number], bits)
+        for rescale in rescaling(update) or []:
+            _only_if_changed(rescale, update)
+        remark(loop, "what was summed is rescaled only where the maximum has grown by much")
 
 
-def _update(loop: ir.Operation) -> tuple[Update, int] | None:
-    """What brings the maximum that a loop carries up to date, and which of its results that is."""
-    if has_weights(loop):
+def _update(loop: ir.Operation) -> tuple[Update, int, float] | None:
+    """What brings the maximum that a loop carries up to date, which of its results that is, and what exponentials are
+    multiplied with."""
+    factor = weight(loop)
+    if factor is None:
         return None
     for update, number in running_maxima(loop):
         if rescaling(update) is not None:
             carried = list(for_body(loop).arguments)[1:]
             sums = [carried.index(v) for v in update.sums.values() if v in carried]
             same = len(sums) == 1 and same_for_every_maximum(loop, update, number, sums[0])
-            return (update, number) if same else None
+            return (update, number, factor) if same else None
     return None
 
 

@@ -112,41 +112,48 @@ def probability_types(body: ir.Block) -> set[str]:
     return {str(op.operands[0].type.element_type) for op in ops_of(body) if is_matmul(op) and adds(op)}
 
 
-def has_weights(loop: ir.Operation) -> bool:
-    """Whether a matmul in the loop's body multiplies exponentials with weights: these products may be too large or too
-    small for their type where the sum of the exponentials is not. A choice
-    between them and 0, as of a dropout, has none."""
+def weight(loop: ir.Operation) -> float | None:
+    """What exponentials are multiplied with, a constant, before matmuls in the loop's body read them; None where it may
+    be anything: these products may be too large or too small for their type where the sum of the exponentials is not. A
+    choice between them and 0, as of a dropout, has none."""
     lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_matmul(op)]
-    return any(_weighs(left, loop, False, set()) for left in lefts)
+    found = set().union(*(_weights(left, loop, 1.0, set()) for left in lefts))
+    only = next(iter(found), 1.0) if len(found) <= 1 else None
+    return abs(only) if only else None
 
 
-def _weighs(value: ir.Value, loop: ir.Operation, by_other: bool, seen: set[ir.Value]) -> bool:
-    """Whether `value` is computed from an exponential by more than casts and constant factors, or, if that is known
-    already (`by_other`), from one at all."""
+def _weights(value: ir.Value, loop: ir.Operation, factor: float | None, seen: set[ir.Value]) -> set[float | None]:
+    """What the exponentials that `value` is computed from are multiplied with, `factor` included; None: by more than
+    casts and constant factors."""
     if value in seen:
-        return False
+        return set()
     seen.add(value)
     op = defining_op(value)
     if op is None:
         outer = value.owner.owner.operation
         if outer == loop and value.arg_number > 0:  # of the iteration before
-            return _weighs(ops_of(for_body(loop))[-1].operands[value.arg_number - 1], loop, by_other, seen)
-        return outer.name == "linalg.generic" and _weighs(outer.operands[value.arg_number], loop, by_other, seen)
+            return _weights(ops_of(for_body(loop))[-1].operands[value.arg_number - 1], loop, factor, seen)
+        is_element = outer.name == "linalg.generic"
+        return _weights(outer.operands[value.arg_number], loop, factor, seen) if is_element else set()
     if op.name in EXPONENTIALS:
-        return by_other
+        return {factor}
     if op.name == "linalg.generic":
         yielded = ops_of(op.regions[0].blocks[0])[-1].operands[list(op.results).index(value)]
-        return not is_matmul(op) and _weighs(yielded, loop, by_other, seen)
+        return set() if is_matmul(op) else _weights(yielded, loop, factor, seen)
     varying = [v for v in op.operands if constant_value(v) is None]
-    is_factor = op.name in PASSING or (op.name == "arith.mulf" and len(varying) == 1) or _is_mask(op, loop)
-    return any(_weighs(v, loop, by_other or not is_factor, seen) for v in varying)
+    if op.name == "arith.mulf" and len(varying) == 1:
+        constant = next(constant_value(v) for v in op.operands if v != varying[0])
+        factor = None if factor is None else factor * constant
+    elif op.name not in PASSING and not _is_mask(op, loop):
+        factor = None
+    return set().union(*(_weights(v, loop, factor, seen) for v in varying))
 
 
 def _is_mask(op: ir.Operation, loop: ir.Operation) -> bool:
     """Whether it chooses between something and 0, and not by an exponential."""
     if op.name != "arith.select" or 0.0 not in map(constant_value, list(op.operands)[1:]):
         return False
-    return not _weighs(op.operands[0], loop, True, set())
+    return not _weights(op.operands[0], loop, None, set())
 
 
 def rows_that(value: ir.Value, check: Callable[[ir.Value], ir.Value]) -> ir.Value:
