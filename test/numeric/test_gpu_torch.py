@@ -402,6 +402,32 @@ def test_masks_of_the_least_number(form, size, dtype):
     assert close(found, masked.softmax(-1) @ wide[2], dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("size", [(300, 64), (300, 128), (700, 32), (65, 17)])
+@pytest.mark.parametrize("number", [-1e9, -1e12, -1e20, -1e30, torch.finfo(torch.float32).min])
+def test_rows_without_a_key(number, size, dtype):
+    """Products of low numbers are rounded, or infinite: all probabilities of such a row are the same nevertheless, also
+    where gradients are computed of its maximum."""
+    keys, head = size
+    torch.compiler.reset()
+    q, k, v, gradient = tensors(*[(2, 3, keys, head)] * 4, dtype=dtype)
+    length = torch.tensor([keys // 2, 0], device="cuda")
+
+    def masked(q, k, v, length):
+        scores = (q @ k.mT).to(torch.promote_types(q.dtype, torch.float32)) * 0.125
+        live = torch.arange(keys, device="cuda") < length[:, None, None, None]
+        return torch.where(live, scores, number).softmax(-1).to(v.dtype) @ v
+
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    found, right = torch.compile(masked, backend="attn_opt")(*inputs, length), masked(*wide, length)
+    found.backward(gradient)
+    right.backward(gradient.double())
+    assert close(found, right, dtype)
+    for one, other in zip(inputs, wide, strict=True):
+        assert close(one.grad, other.grad, dtype if dtype != torch.float32 else torch.float16)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_dropout_in_training(dtype, is_causal):

@@ -18,7 +18,7 @@
 
 // CHECK-LABEL: gpu.func @finite
 // CHECK:         %[[T:.*]] = linalg.generic
-// CHECK:           %[[LOW:.*]] = arith.constant -5.000000e+08 : f32
+// CHECK:           %[[LOW:.*]] = arith.constant 0xCE000000 : f32
 // CHECK:           %[[A:.*]] = arith.select %{{.*}}, %[[LOW]], %{{.*}} : f32
 // CHECK:           %[[CLOSER:.*]] = arith.constant -1.26765{{.*}}E+30 : f32
 // CHECK:           %[[B:.*]] = arith.select %{{.*}}, %[[CLOSER]], %[[A]] : f32

@@ -13,7 +13,7 @@ from ..attention import is_matmul
 from ..rewriting import defining_op, terminator
 from .masking import yielded
 
-LOW = -(2.0**126)  # a number below it times log2 e may be infinite
+LOW = -(2.0**17)  # below it s · c − m · c, of the rounded m · c, is far from 0 where s is m: 1 from 2²⁴ on
 LOWEST_OF_F16 = -65504.0
 SMALLEST = 2.0**-126  # of the f32 that are not subnormal
 MOST = 126.0  # of |x| in 2^x, where it is bounded

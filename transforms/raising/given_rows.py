@@ -2,6 +2,7 @@
 
 exp(s − m) / l                                  exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the
                                                 low number of a mask; else exp(s − m)·n, where n = 1 / l
+exp((c ? s : −1e9) − m)                         c ? exp(s − m) : m < −2¹⁷ ? 1 : 0 (live_rows.py)
 (x / l + c)·exp(s − m), c of the row            (x + c·l)·(exp(s − m) / l), as a derivative by scores is written that
                                                 does not have the probabilities: these are made once for all
 0 if all scores of the row are −∞, else x       x, where exp(s − m) is a factor, which is 0 there
@@ -14,7 +15,8 @@ from dataclasses import replace
 
 from .dead_weights import is_zero, zeros_outside
 from .expressions import Expr
-from .live_rows import with_infinite_masks
+from .live_rows import with_infinite_masks, with_masks_apart
+from .masks import masks_outside
 from .matching import Match
 
 LARGEST_NUMBER = 2.0**13  # in scores; others may be masks
@@ -37,7 +39,8 @@ def _with_infinite_masks(match: Match, weights: Expr) -> Expr:
         if not _is_relative(match, node):
             return None
         x, maximum = node.args[0].args
-        return make.op("math.exp", (make.op("arith.subf", (with_infinite_masks(make, x, maximum, products), maximum)),))
+        x = with_infinite_masks(make, masks_outside(make, x, products), maximum, products)
+        return make.op("math.exp", (make.op("arith.subf", (x, maximum)),))
 
     return make.rewritten(weights, replaced)
 
@@ -74,6 +77,10 @@ def _read(match: Match, weights: Expr) -> Expr:
         power = _power(match, node)
         if power is not None:
             return power
+        if _is_relative(match, node):
+            x, maximum = node.args[0].args
+            apart = with_masks_apart(make, x, maximum, _products(match))
+            return None if apart is None else make.rewritten(apart, replaced)
         if node.kind == "element" and node.payload[0] in given:
             return make.element(given.statistic(node.payload[0]), node.payload[1])
         if node.name != "arith.divf" or not node.vars - node.args[1].vars:

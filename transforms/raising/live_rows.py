@@ -8,6 +8,11 @@ query's own, as ``infinite-masks`` asks of softmax itself. Where that depends on
 are told apart:
 
     exp(select(c, s, −2.4e38) − m)         exp(select(c or not live, select(c, s, −2.4e38), −∞) − m)
+
+Of a row that has no live key m is that number, and each probability the same. How the number was scaled and rounded on
+the way to m is not known here, so that their difference may be anything; where a row is masked is not asked of it::
+
+    exp(select(c, s, −2.4e38) − m)         select(c or m < −2¹⁷, select(c, exp(s − m), 1), 0)
 """
 
 from __future__ import annotations
@@ -16,12 +21,14 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...dialects.mlir import arith
 from ..online.score_masks import HIGHEST_MASK
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
 from .masks import is_score
 
 CASTS = ("arith.index_cast", "arith.extsi", "arith.extui")
+NO_SCORE = -(2.0**17)  # a maximum below it is a mask's number, however that was scaled and rounded
 EQUAL, OTHER, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # arith.cmpi's predicates of signed numbers
 OPPOSITES = {EQUAL: OTHER, OTHER: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, AT_MOST: GREATER, GREATER: AT_MOST}
 
@@ -45,6 +52,38 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
         return x
     is_masked_row = make.negation(_any(make, of_rows))
     return make.op("arith.select", (_any(make, [live, is_masked_row]), x, make.const(-math.inf)))
+
+
+def with_masks_apart(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr | None:
+    """exp(x − maximum) by scores alone, and by whether a row is masked as a whole, where x has the low number of a mask
+    instead of a score; None if it never has, or not the same number for each mask."""
+    masks = list(_masks(x, products))
+    if not masks or None in masks:
+        return None
+
+    def with_scores(node: Expr, mask: Expr | None = None) -> Expr:
+        """The number of `mask` in its place, and scores in the place of all others."""
+
+        def side(inner: Expr) -> Expr | None:
+            if inner not in masks:
+                return None
+            low = _low_side(inner)
+            return inner.args[low] if inner is mask else with_scores(inner.args[3 - low], mask)
+
+        return make.rewritten(node, side)
+
+    numbers = {with_scores(x, mask).number for mask in masks}
+    number = numbers.pop()
+    if numbers or number is None:
+        return None
+    is_masked = make.compared(arith.CmpFPredicate.OLT, maximum, make.const(max(number / 2, NO_SCORE)))
+    live = _all(make, [_where_score(make, mask) for mask in masks if mask is not None])
+    # Both choices are between it and a constant: they are left out of tiles in which all is live. What is subtracted is
+    # a score, or 0: no product of it is infinite.
+    number_or_zero = make.op("arith.select", (is_masked, make.const(0.0), maximum))
+    found = make.op("math.exp", (make.op("arith.subf", (with_scores(x), number_or_zero)),))
+    found = make.op("arith.select", (live, found, make.const(1.0)))
+    return make.op("arith.select", (_any(make, [live, is_masked]), found, make.const(0.0)))
 
 
 def _where_score(make: Expressions, mask: Expr) -> Expr:

@@ -4,7 +4,7 @@
     (c ? x : −inf)·2 + y           c ? x·2 + y : −inf
     c ? (d ? x : −inf) : −inf      (c and d) ? x : −inf
     x·m − 10⁹·(1 − m)              c ? x : −10⁹, where m is c as a number
-    (c ? 0 : −3.4e38) + x          c ? x : −3.4e38, as it is in floats, if x is a score
+    (c ? 0 : −10⁹) + x             c ? x : −10⁹, as it is in f32, if x is a score
 
 That is the form in which later passes see which tiles are masked as a whole.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Set as AbstractSet
 
-from ..online.score_masks import FAR, LARGEST_TERM, OF_SCORES
+from ..online.score_masks import ABSORBING, LARGEST_TERM, OF_SCORES
 from .expressions import REAL, Expr, Expressions
 
 
@@ -93,7 +93,7 @@ def _with_low_number(make: Expressions, expr: Expr, products: AbstractSet[Expr])
     """A sum of a score and a choice between 0 and a low number as a choice; None for anything else."""
     for mask, score in (expr.args, expr.args[::-1]) if expr.name == "arith.addf" else ():
         numbers = [a.number for a in mask.args[1:]] if mask.name == "arith.select" else [None]
-        if None in numbers or 0.0 not in numbers or not -math.inf < min(numbers) <= FAR:
+        if None in numbers or 0.0 not in numbers or not -math.inf < min(numbers) <= ABSORBING:
             continue
         if is_score(score, products):
             sides = (score if number == 0 else make.const(number) for number in numbers)

@@ -188,3 +188,35 @@ def test_derivatives(there):
         wanted = gradients(*wide, there.numpy())
     for found, right in zip(run_module(kernel.ir("fused"), args, is_fused=True), wanted, strict=True):
         assert abs(found - right).max() < 1e-2 * abs(right).max()
+
+
+@pytest.mark.parametrize("number", [-1e9, -1e30, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("added", [False, True])
+def test_gradients_where_a_row_has_no_key(number, added):
+    """All of its probabilities are the same, whatever the number becomes on the way to the maximum that is kept."""
+    torch.compiler.reset()
+
+    def masked(q, k, v, there):
+        scores = (q @ k.mT) * q.shape[-1] ** -0.5
+        live = there[:, None, None] & (torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2])[:, None])
+        scores = scores + torch.where(live, 0.0, number) if added else torch.where(live, scores, number)
+        return scores.softmax(-1) @ v
+
+    def exact(q, k, v, there):
+        """Of scores that the number leaves nothing of, of which it has the gradients, where it is added."""
+        scores = (q @ k.mT) * q.shape[-1] ** -0.5
+        live = there[:, None, None] & (torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2])[:, None])
+        left = (scores - scores.detach()) if added else 0.0
+        return torch.where(live, scores, number + left).softmax(-1) @ v
+
+    torch.manual_seed(0)
+    there = torch.arange(70) >= torch.tensor([9, 70])[:, None]  # padding from the left, and nothing else
+    inputs = [torch.randn(2, 3, n, 20).requires_grad_() for n in (70, 70, 70)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    found, right = torch.compile(masked, backend="attn_opt")(*inputs, there), exact(*wide, there)
+    gradient = torch.randn(found.shape)
+    found.backward(gradient)
+    right.backward(gradient.double())
+    pairs = [(found, right), *((x.grad, y.grad) for x, y in zip(inputs, wide, strict=True))]
+    for one, other in pairs:
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)

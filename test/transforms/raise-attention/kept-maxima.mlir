@@ -44,17 +44,23 @@ func.func @by_values(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %g: tensor<6x8xf3
   return %o : tensor<6x8xf32>
 }
 
-// Padding that is loaded may leave a row no live key: then its probabilities are those of all keys. In rows of which the
-// first key is there, or the last one, or the query's own, low numbers are as −∞.
+// Padding that is loaded may leave a row no live key: then the maximum is the mask's number, and probabilities are those
+// of all keys. In rows of which the first key is there, or the last one, or the query's own, low numbers are as −∞.
 // CHECK-LABEL: @of_padding
 //       CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<6xi1>)
 //       CHECK:   arith.xori
-//       CHECK: linalg.generic {{.*}} ins({{.*}}%[[ROWS]] : {{.*}}tensor<6xi1>)
+//       CHECK: %[[MASKED:.*]] = linalg.generic {{.*}} ins(%arg3 : tensor<6xf32>) outs(%{{.*}} : tensor<6xi1>)
+//       CHECK:   arith.cmpf olt, %{{.*}}, %{{.*}} : f32
+//       CHECK: %[[SCORE:.*]] = linalg.generic {{.*}} ins(%arg3 : tensor<6xf32>) outs(%{{.*}} : tensor<6xf32>)
+//       CHECK:   arith.select
+//       CHECK: linalg.generic {{.*}} ins({{.*}}%[[ROWS]], %[[MASKED]], %[[SCORE]] : {{.*}})
 //       CHECK:   %[[LIVE:.*]] = arith.andi
-//       CHECK:   %[[COUNTS:.*]] = arith.ori %[[LIVE]], %{{.*}} : i1
-//       CHECK:   %[[LOW:.*]] = arith.constant -1.000000e+30
-//       CHECK:   arith.select %[[LIVE]], %{{.*}}, %[[LOW]] : f32
-//       CHECK:   math.exp
+//   CHECK-DAG:   %[[KNOWN:.*]] = arith.ori %[[LIVE]], %{{.*}} : i1
+//   CHECK-DAG:   %[[OWN:.*]] = arith.ori %[[LIVE]], %{{.*}} : i1
+//       CHECK:   %[[COUNTS:.*]] = arith.andi %[[KNOWN]], %[[OWN]] : i1
+//   CHECK-NOT:   -1.000000e+30
+//       CHECK:   %[[E:.*]] = math.exp2
+//       CHECK:   arith.select %[[LIVE]], %[[E]], %{{.*}} : f32
 //       CHECK:   arith.select %[[COUNTS]], %{{.*}}, %{{.*}} : f32
 func.func @of_padding(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %g: tensor<6x8xf32>, %m: tensor<6xf32>, %l: tensor<6xf32>, %there: tensor<6xi1>) -> tensor<6x8xf32> {
   %zero = arith.constant 0.0 : f32

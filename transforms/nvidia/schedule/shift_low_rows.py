@@ -24,15 +24,15 @@ class ShiftLowRows(Pass):
 
         %p = linalg.generic ins(%m) outs(%s) { exp2((s − (m = −inf ? 0 : m)) · log2 e) }
       becomes
-        %some = tile.any_of_warp(%m < −2^126 and %m > −inf)
-        %t = scf.if %some { linalg.generic ins(%m) outs(%s) { m < −2^126 and m > −inf ? s − m : s } } else { %s }
-        %p = linalg.generic ins(%m) outs(%t) { exp2((t − (m < −2^126 ? 0 : m)) · log2 e) }
+        %some = tile.any_of_warp(%m < −2^17 and %m > −inf)
+        %t = scf.if %some { linalg.generic ins(%m) outs(%s) { m < −2^17 and m > −inf ? s − m : s } } else { %s }
+        %p = linalg.generic ins(%m) outs(%t) { exp2((t − (m < −2^17 ? 0 : m)) · log2 e) }
 
-    −3.4e38 · log2 e is no number. With a maximum that is never so low, a difference and a product are one instruction
-    for each score, s · log2 e − m · log2 e, whose second part is made once a row. Rows are that low where a mask of
-    that number leaves a query no key, or none so far: their warps alone take the branch. Where scores are no tile of
-    their own, and in kernels without the copy engine (docs/nvidia.md, "Turns", says why), exponentials stay as they
-    are, of a difference and a product (``elementwise``).
+    A difference and a product are one instruction for each score, s · log2 e − m · log2 e, whose second part is made,
+    and rounded, once a row. Of −1e9 that is off by 64, and −3.4e38 · log2 e is no number. Rows are that low where a
+    mask of such a number leaves a query no key, or none so far: their warps alone take the branch. Where scores are no
+    tile of their own, and in kernels without the copy engine (docs/nvidia.md, "Turns", says why), exponentials stay as
+    they are, of a difference and a product (``elementwise``).
     """
 
     def run(self, op: ir.Operation) -> None:

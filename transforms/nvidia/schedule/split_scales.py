@@ -19,6 +19,8 @@ from ...rewriting import copy_op, defining_op, erase_dead, ops_in, ops_of, singl
 from ..masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
 from .bulk_copies import bulk_copies
 
+ROUNDED = -(2.0**24)  # below it a product with a score's scale may be off by as much as exponentials differ by
+
 
 @dataclass(frozen=True)
 class SplitScales(Pass):
@@ -113,7 +115,10 @@ def _before(line: ir.Value, mask: float) -> float | None:
     if mask == -math.inf:
         return mask
     scaled = scaled_by(defining_op(line))
-    return max(mask / scaled[1], FAR) if scaled is not None else FAR if mask <= FAR else None
+    if scaled is None:
+        return FAR if mask <= FAR else None
+    number = max(mask / scaled[1], FAR)
+    return number if number > ROUNDED else -(2.0 ** math.ceil(math.log2(-number)))
 
 
 def _drop_unread(op: ir.Operation) -> None:
