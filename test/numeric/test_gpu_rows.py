@@ -138,6 +138,20 @@ def softmax(graph: Graph) -> None:
     )
 
 
+def between_extremes(graph: Graph) -> None:
+    """Two sums of the same elements, neither of which reads the other one, and what is made of both."""
+    low, high = {"f64": ("0x7FF0000000000000", "0xFFF0000000000000")}.get(graph.wide, ("0x7F800000", "0xFF800000"))
+    graph.op("l", {"x": "whole'"}, "%r = arith.minimumf %z, %a : T", "rows", low)
+    graph.op("h", {"x": "whole'"}, "%r = arith.maximumf %z, %a : T", "rows", high)
+    graph.op(
+        "o",
+        {"x": "whole'", "l": "rows", "h": "rows"},
+        "%c1 = arith.constant 1.0e-2 : T\n%d = arith.subf %a, %b : T\n%e = arith.subf %c, %b : T\n"
+        "%f = arith.addf %e, %c1 : T\n%r = arith.divf %d, %f : T",
+        "whole'",
+    )
+
+
 def close(found, expected, element):
     assert np.abs(found - expected).max() <= TOLERANCE[element] * max(1, np.abs(expected).max())
 
@@ -167,6 +181,18 @@ def test_softmaxes(shape, element):
     weights = np.exp(x - x.max(-1, keepdims=True))
     close(found, weights / weights.sum(-1, keepdims=True), element)
     close(log, x.max(-1) + np.log(weights.sum(-1)), "f32")
+    assert Launches.kernels == ["main_rows_0"]
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_beside_one_another(shape, element):
+    graph = Graph(shape, element)
+    between_extremes(graph)
+    (x, _, _), (found, high) = graph.run("o: whole'", "h: rows")
+    low = x.min(-1, keepdims=True)
+    close(found, (x - low) / (x.max(-1, keepdims=True) - low + 1e-2), element)
+    np.testing.assert_array_equal(high, x.max(-1))
     assert Launches.kernels == ["main_rows_0"]
 
 

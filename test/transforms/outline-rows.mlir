@@ -322,3 +322,38 @@ func.func @buffers(%x: memref<8x16xf32>, %o: memref<8xf32>) {
   }
   return
 }
+
+// -----
+
+// Two sums of the same elements, neither of which reads the other one, share their rows.
+// CHECK-LABEL: gpu.func @extremes_rows_0
+// CHECK-COUNT-1: vector.load
+// CHECK-DAG:     gpu.subgroup_reduce minimumf
+// CHECK-DAG:     gpu.subgroup_reduce maximumf
+// CHECK-LABEL: func.func @extremes
+// CHECK:         gpu.launch_func @extremes_kernels::@extremes_rows_0
+// CHECK-NOT:     linalg.generic
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+func.func @extremes(%x: tensor<8x64xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %low = arith.constant 0xFF800000 : f32
+  %high = arith.constant 0x7F800000 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %highs = linalg.fill ins(%high : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8x64xf32>) outs(%highs : tensor<8xf32>) {
+  ^bb0(%b: f32, %old: f32):
+    %r = arith.minimumf %old, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8x64xf32>) outs(%lows : tensor<8xf32>) {
+  ^bb0(%b: f32, %old: f32):
+    %r = arith.maximumf %old, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  return %s, %t : tensor<8xf32>, tensor<8xf32>
+}

@@ -7,7 +7,8 @@
 
 An op is a member if it reads one, runs along all rows, and beside them along columns alone, which stand side by side.
 A softmax, a norm of any kind, and what is made of its result by element, are such groups. What is summed may be made by
-element, too, and wanted by others, as the sum of a residual and what is added to it: that is a result as well.
+element, too, and wanted by others, as the sum of a residual and what is added to it: that is a result as well. So is
+another sum of what a member sums up, as of the least elements beside the largest ones: rows are read once for both.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class NotOfRows(Exception):
 
 @dataclass
 class RowGroup:
-    """`axes`: of each dimension of what members compute; `loops`: of those of a member. `reader`: the first op behind
-    the members that reads what they compute. `results`: what others read, views of which are theirs to take."""
+    """`axes`: of each dimension of what members compute; `summed`: and of what sums read along rows; `loops`: of those
+    of a member. `reader`: the first op behind the members that reads what they compute. `results`: what others read,
+    views of which are theirs to take."""
 
     first: ir.Operation
     axes: dict[ir.Value, tuple[Axis, ...]] = field(default_factory=dict)
+    summed: dict[ir.Value, tuple[Axis, ...]] = field(default_factory=dict)
     loops: dict[ir.Operation, Mapping[int | None, Axis]] = field(default_factory=dict)
     members: list[ir.Operation] = field(default_factory=list)
     reader: ir.Operation | None = None
@@ -148,7 +151,7 @@ def _grown(first: ir.Operation, later: list[ir.Operation]) -> RowGroup:
         loops[loop] = None if sizes[loop] == 1 else number
     _add_generic(group, first, loops)
     for op in later:
-        if not any(v in group.axes for v in operands_with_captures(op)):
+        if not _reads_member(group, op) and not (is_row_sum(op) and any(v in group.summed for v in op.operands)):
             continue
         try:
             _join(group, op)
@@ -156,6 +159,10 @@ def _grown(first: ir.Operation, later: list[ir.Operation]) -> RowGroup:
             group.reader = group.reader or op
     group.results = _results(group)
     return group
+
+
+def _reads_member(group: RowGroup, op: ir.Operation) -> bool:
+    return any(v in group.axes for v in operands_with_captures(op))
 
 
 def _add(group: RowGroup, op: ir.Operation, axes: Sequence[tuple[Axis, ...]]) -> None:
@@ -168,6 +175,8 @@ def _add(group: RowGroup, op: ir.Operation, axes: Sequence[tuple[Axis, ...]]) ->
 def _add_generic(group: RowGroup, op: ir.Operation, loops: Mapping[int | None, Axis]) -> None:
     _add(group, op, [_axes(_written(op, number), loops) for number in range(len(op.results))])
     group.loops[op] = loops
+    if is_row_sum(op):
+        group.summed |= {op.operands[n]: _axes(indexing_maps(op)[n], loops) for n in _along(op)}
 
 
 def _axes(m: ir.AffineMap, loops: Mapping[int | None, Axis]) -> tuple[Axis, ...]:
@@ -206,8 +215,9 @@ def _generics_loops(group: RowGroup, op: ir.Operation) -> dict[int | None, Axis]
     if any(e.operands[0] in group.axes for e in ops_in(op, "tensor.extract")):
         raise NotOfRows
     loops: dict[int | None, Axis] = {}
+    axes = group.axes if _reads_member(group, op) else group.summed
     for value, m in zip(op.operands, indexing_maps(op), strict=True):
-        for e, axis in zip(m.results, group.axes.get(value, ()), strict=False):
+        for e, axis in zip(m.results, axes.get(value, ()), strict=False):
             d = None if is_first(e) else dim_position(e)
             if (d is None and axis is not None) or (d is not None and loops.setdefault(d, axis) != axis):
                 raise NotOfRows
