@@ -38,7 +38,9 @@ demo: setup
 bench: setup
 	$(BIN)/python bench/table.py
 
-test: lint types lit pytest
+test: setup
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types lit
+	@$(MAKE) --no-print-directory pytest
 check: test
 
 lint: setup

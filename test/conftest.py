@@ -1,7 +1,10 @@
 """Tests keep compiled kernels, and what the tools that they start write, in a folder of their own, one for all
 processes: they see none of the user's, and leave none. Tests of properties draw the same examples in each run, so that
-a change passes or fails by what it changed; `make fuzz` draws others."""
+a change passes or fails by what it changed; `make fuzz` draws others.
 
+Of a test with `@pytest.mark.sampled(n)` one case in n is quick, spread over all of them; the others are slow."""
+
+import collections
 import contextlib
 import os
 import pathlib
@@ -9,6 +12,7 @@ import shutil
 import signal
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 # A process per processor runs tests: threads of numpy's matmuls would wait for each other, most of them while the
@@ -42,3 +46,17 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # runs, and the next one would follow.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill the unit interval evenly, and follow no loop of parameters
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow ones are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    count: collections.Counter[str] = collections.Counter()
+    for item in items:
+        share = item.get_closest_marker("sampled")
+        if share is not None and item.get_closest_marker("slow") is None:
+            test = item.nodeid.partition("[")[0]
+            if count[test] * GOLDEN % 1 >= 1 / share.args[0]:
+                item.add_marker("slow")
+            count[test] += 1

@@ -47,6 +47,7 @@ def test_fused(schedule, kind, op):
     assert relative_error(found, reference(Q, K.T, V)) < TOLERANCE[kind]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "layout", "batch"), crossed(list(DTYPES), ["nn", "nt"], [(), (2, 3)]))
 def test_unfused_dynamic(kind, layout, batch):
     """One kernel serves all sizes of the dynamic dimensions."""
@@ -67,6 +68,7 @@ def test_instruction_sets(kind, vector_bytes, parallel):
     assert relative_error(run(Q, K, V), reference(Q, K.T, V)) < TOLERANCE[kind]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", list(DTYPES))
 @pytest.mark.parametrize("op", ["softmax", "unnorm_softmax"])
 @pytest.mark.parametrize("dimension", [0, 1, 2])

@@ -50,12 +50,14 @@ def check_on_a_gpu(case: Case, arch: str) -> None:
     check_all(run_module(text, given, arch=arch), case, inputs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
 def test_on_a_cpu(way, masked, modified, kind):
     check(Case(LARGE, kind, way, masked, modified))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("masked, skipping", [("causal", 4), ("low", 3)])
 def test_dead_tiles_are_skipped(masked, skipping, way):
@@ -100,6 +102,7 @@ def test_keys_and_values_have_one_loop_nest_on_gpus(way, masked, modified):
     assert compile(text, target="nvidia").explain().count("fuse-siblings: ") == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("sizes", "kind", "masked", "modified", "expected"),
     [
@@ -155,6 +158,7 @@ def test_two_values_with_one_softmax(target):
         assert relative_error(one, weights / weights.sum(-1, keepdims=True) @ values) < TOLERANCE["f32"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("learned", "masked", "modified"), crossed(list(LEARNED), MASKS, ["", "capped"]))
 def test_by_what_is_learned(learned, masked, modified):
     case = Case(LARGE, "bf16" if modified else "f32", "torch", masked, modified, learned)
@@ -168,6 +172,7 @@ def test_by_what_is_learned(learned, masked, modified):
     check_all(kernel(*inputs), case, inputs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("learned", "way", "masked"), crossed(list(LEARNED), WAYS, MASKS))
 def test_by_what_is_learned_on_a_gpu(learned, way, masked):
     check_on_a_gpu(Case(SIZES, "bf16", way, masked, "", learned), "sm_80" if way == "jax" else "sm_90a")

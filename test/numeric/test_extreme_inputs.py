@@ -33,6 +33,7 @@ def expected(graph: Attention, inputs: list[np.ndarray]) -> np.ndarray:
         return graph.reference(inputs)[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("largest", [1e2, 1e4])
 def test_large_scores(element, shape, largest):
@@ -48,6 +49,7 @@ def test_large_scores(element, shape, largest):
     assert relative_error(found, exact) < max(TOLERANCE[element], largest * 1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "shape",
     [

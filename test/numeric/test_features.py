@@ -126,6 +126,7 @@ REPRESENTATIVE = [
 
 
 # Other tests have vectors as the host has them.
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "vector_bytes"), crossed(REPRESENTATIVE, [16, 32]))
 def test_instruction_sets(kind, vector_bytes):
     base = Attention(batch=2, heads=4, queries=71, keys=83, head_size=24, value_size=17)

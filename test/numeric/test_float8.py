@@ -176,6 +176,7 @@ KINDS = {
 TOLERANCE = {"f8E4M3FN": 2**-4, "f8E5M2": 2**-3}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("element", "kind"), [("f8E4M3FN", kind) for kind in KINDS] + [("f8E5M2", "odd"), ("f8E5M2", "decoding")]
 )

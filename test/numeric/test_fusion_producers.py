@@ -218,6 +218,7 @@ def check(text: str, inputs: list[np.ndarray], sizes, order, tolerance: float) -
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=print_module(module))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PRODUCERS)
 @given(
     shape=st.tuples(*(st.integers(1, 4) for _ in range(6))),

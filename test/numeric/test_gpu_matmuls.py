@@ -109,6 +109,7 @@ def test_a_matmul_is_one_kernel_with_what_follows(arch):
     assert Launches.kernels == ["main_0"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("sizes", "layouts", "element", "arch"),
     pairwise(
@@ -175,6 +176,7 @@ func.func @main(%x: {x}, %a: {w}, %b: {w}) -> {s} {{
 }}"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
     ("left", "right", "out"),

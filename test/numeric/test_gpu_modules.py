@@ -30,6 +30,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", ["f16", "f32"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("name", CASES)
@@ -143,6 +144,7 @@ OPEN_QUERIES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("version", ["few_queries", "few_blocks"])
 @pytest.mark.parametrize(("name", "element", "arch"), crossed(list(OPEN_QUERIES), ["f16", "f32"], ["sm_90a", "sm_80"]))
 def test_versions_for_few_queries(name, element, arch, version):

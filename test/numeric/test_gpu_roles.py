@@ -62,6 +62,7 @@ CASES = {
 TILES = [(256, 64), (192, 64), (128, 32), (128, 128)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "tiles", "keep_maximum"), crossed(list(CASES), TILES, [True, False]))
 def test_against_float64(case, tiles, keep_maximum):
     check(Attention(**SIZES | CASES[case]), tiles, keep_maximum=keep_maximum)
@@ -80,6 +81,7 @@ def test_masks_of_the_least_number(window, keep_maximum):
     assert np.linalg.norm(found - expected) <= 1e-2 * np.linalg.norm(expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep_maximum", [True, False])
 @pytest.mark.parametrize("window", [(None, None), (None, 0)])
 def test_tiles_are_taken_where_masks_are_data(window, keep_maximum):

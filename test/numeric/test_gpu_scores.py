@@ -139,6 +139,7 @@ def text(functions) -> str:
     return graph.text().replace("%y = arith.mulf %x, %half : f32", "\n".join(body))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("group", "arch"), crossed(list(GROUPS), ["sm_90a", "sm_80"]))
 def test_against_float64(group, arch):
     functions = list(GROUPS[group].values())

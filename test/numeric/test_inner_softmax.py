@@ -66,6 +66,7 @@ def case(function: str, kind: str, sizes: dict[str, int], causal: bool = False, 
     return graph, text, (w / w.sum(-1, keepdims=True) if renormalised else w) @ v, inputs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function, causal, renormalised", crossed(list(FUNCTIONS), [False, True], [False, True]))
 def test_functions(function, causal, renormalised):
     graph, text, expected, inputs = case(function, "f32", SIZES | {"m": 131}, causal, renormalised)
@@ -88,6 +89,7 @@ def test_shapes(function, causal, kind, sizes, keys, heads, parts):
     check(graph, text, expected, 1, inputs, split_keys=parts)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("function, kind, renormalised", [("clipped", "bf16", False), ("squares", "f32", True)])
 def test_on_gpus(function, kind, renormalised, arch):
@@ -134,6 +136,7 @@ def test_rows_that_are_masked_as_a_whole():
     check(graph, text, (1 - p) ** 2 @ v, 1, [q, k, v, live])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["", "sm_90a", "sm_80"])
 @pytest.mark.parametrize("low", [-3.0e38, -1.0e4])
 def test_rows_that_are_masked_by_a_number(low, arch):

@@ -81,6 +81,7 @@ def test_products_with_a_repeated_matrix(element, sizes):
     check(element, *sizes)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize("sizes", [(1, 65, 4096, 2100), (9, 8, 1535, 1030)], ids=["even", "odd"])
 def test_a_matrix_larger_than_a_stack(element, sizes):

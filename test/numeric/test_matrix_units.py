@@ -56,6 +56,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "way"), crossed(CHANGES, WAYS))
 def test_attention(changes, way):
     unit, element = way
@@ -63,6 +64,7 @@ def test_attention(changes, way):
     check(dataclasses.replace(PLAIN, element=element, **changes), unit)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("unit", "element"), WAYS)
 @pytest.mark.parametrize("layout", ["bhsd", "bsdh"])
 def test_infinities(unit, element, layout):
@@ -108,6 +110,7 @@ def test_large_head(unit, element):
     check(dataclasses.replace(PLAIN, element=element, head_size=512), unit)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("way", "layout"), crossed(WAYS, ["bhsd", "bsdh"]))
 def test_dynamic(way, layout):
     """One kernel for all sizes; of bsdh, elements are copied one by one."""

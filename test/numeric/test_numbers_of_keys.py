@@ -85,12 +85,14 @@ DOCUMENT_CASES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "way"), crossed(list(DOCUMENT_CASES), list(WAYS)))
 def test_documents(case, way):
     graph = Attention(**SIZES | {"documents": DOCUMENTS} | DOCUMENT_CASES[case])
     check(graph, graph.inputs("normal", 0), way)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("how", "way", "window"), crossed(list(NUMBERS), list(WAYS), [(None, None), (None, 0)]))
 def test_numbers_of_documents(how, way, window):
     graph = Attention(**SIZES, documents=DOCUMENTS, window=window)
@@ -131,6 +133,7 @@ PADDING_CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("case", "way", "how"), crossed(list(PADDING_CASES), list(WAYS), ["middle", "holes"]))
 def test_padding(case, way, how):
     graph = Attention(**SIZES | {"keys": 230, "mask": "bk"} | PADDING_CASES[case])
@@ -184,6 +187,7 @@ def compared(predicate, kind, numbers, **fields):
 TYPED = ["i1 ne", "i8 ult", "i8 sgt", "i16 sle", "i32 ult", "i64 ne", "i64 sgt", "i64 ult", "index ne", "index sgt"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("typed", "way"), crossed(TYPED, list(WAYS)))
 def test_types(typed, way):
     kind, predicate = typed.split()
@@ -193,6 +197,7 @@ def test_types(typed, way):
     check(graph, inputs, way, text, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("predicate", "way"), crossed(list(PREDICATES), list(WAYS)))
 def test_comparisons(predicate, way):
     """Of numbers that fall, then rise."""
@@ -201,6 +206,7 @@ def test_comparisons(predicate, way):
     check(graph, inputs, way, text, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_numbers_that_are_far_apart(way):
     """No difference of such fits into 64 bits. In a tile there are several."""
@@ -265,6 +271,7 @@ ROLE_TILES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "tiles", "keep_maximum", "multiprocessors"),
     crossed(list(ROLE_CASES), list(ROLE_TILES), [True, False], [1, 132]),
@@ -351,6 +358,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", COUNTED)
 def test_tiles_of_other_documents_are_left_out(name, dynamic, monkeypatch):
@@ -455,6 +463,7 @@ def drawn(seed):
     return graph, inputs, ["cpu", *(pick((arch, f"{arch}, parts")) for arch in ("sm_90a", "sm_80"))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 80))])
 def test_together(seed):
     graph, inputs, ways = drawn(seed)
@@ -512,6 +521,7 @@ BLOCKS = {  # of documents whose tokens are not side by side
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("options", ["", "{tests=false lists=true}"])
 @pytest.mark.parametrize("window", [(None, None), (None, 0), (-90, 0), (-30, 20)], ids=str)
 @pytest.mark.parametrize("how", BLOCKS)
@@ -568,12 +578,14 @@ def drawn_holes(seed):
     return graph, inputs, pick(("cpu", "sm_90a", "sm_80"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 60))])
 def test_listed_tiles(seed):
     graph, inputs, way = drawn_holes(seed)
     check(graph, inputs, way)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_is_found_before_the_loops_is_not_said_to_be_slow(target, dynamic):

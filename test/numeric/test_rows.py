@@ -204,6 +204,7 @@ def test_rows_by_tiles(graph, sizes, axis, keeps, is_open, element, tile):
     check(found, exact, g.element)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("graph", [norm, softmax])

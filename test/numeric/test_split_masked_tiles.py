@@ -190,6 +190,7 @@ def mask_lines(name: str, graph: Attention) -> tuple[Lines, str]:
     return lines, lines.add(f"arith.ori {late}, {outside} : i1")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "shape", "dynamic", "keys_outside"),
     [
@@ -266,6 +267,7 @@ def graph_scores(graph: Attention) -> str:
     return f"tensor<{''.join(('?' if graph.dynamic else str(s)) + 'x' for s in shape)}{graph.element}>"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MASKS)
 def test_compiled(name):
     """As machine code; odd sizes, several tiles."""

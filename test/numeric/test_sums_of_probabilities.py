@@ -108,6 +108,7 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, int, list[np.nda
     return graph, text, exact, softmaxes, inputs
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name, kind", crossed(list(CASES), ["f32", "bf16"]))
 def test_sums(name, kind):
     graph, text, exact, softmaxes, inputs = made(name, kind)

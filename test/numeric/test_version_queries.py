@@ -38,6 +38,7 @@ def kernel(name: str):
     return graph, compile(graph.text())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRAPHS)
 @settings(max_examples=12, deadline=None)
 @given(batch=st.integers(1, 2), queries=st.integers(1, 52), keys=st.integers(1, 700))

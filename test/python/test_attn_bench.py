@@ -159,6 +159,7 @@ def test_lengths_of_sequences_are_made_up():
     assert graph("-mode=1", "-b=9", "-s=1").groups == ((1, 1),) * 9
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -54,6 +54,7 @@ def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, lib
     assert len(gpu.loaded) == 2  # both are one kernel
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("moved", [(0,), (1,), (2,), (1, 2)], ids=str)
 def test_rows_that_are_another_dimension_take_a_kernel_for_them(gpu, library, moved):
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")

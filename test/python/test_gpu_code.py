@@ -90,6 +90,7 @@ def test_host_code_by_the_execution_engine(gpu):
     host.run([q, k, v])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("other", "copied"),
@@ -129,6 +130,7 @@ def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
         assert "tile.load" not in for_many(kernel, "scheduled")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("head", [64, 128])
 @pytest.mark.parametrize("window", [(None, None), (None, 0)])
 def test_parts_of_one_array_have_the_buffers_of_separate_ones(window, head):
@@ -251,6 +253,7 @@ def test_a_size_that_an_argument_has_and_a_result_leaves_open():
         assert len(fake.launches) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("element", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_rows_as_low_as_masks(element, arch):

@@ -205,6 +205,7 @@ def test_heads_that_are_too_large_for_a_tile_are_refused(heads, message):
         compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True, tile_sizes=[1, 1, 64, 0, 32])
 
 
+@pytest.mark.sampled(2)
 @needs_ptxas
 @pytest.mark.parametrize("fields", [{}, {"element": "f16"}, {"head_size": 128}, {"keys": 1022}], ids=str)
 def test_rows_that_are_not_aligned_take_no_registers(fields):
@@ -227,6 +228,7 @@ IN_REGISTERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @needs_ptxas
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_queries_in_registers_stay_there(name):

@@ -11,7 +11,6 @@ to be 0, and adding to ∞ to give ∞.)
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -40,8 +39,7 @@ def zeros_outside(make: Expressions, weights: Expr, scores: Expr) -> Expr:
         conditions.append(condition)
     if not conditions:
         return weights
-    live = functools.reduce(lambda a, b: make.op("arith.andi", (a, b), a.type), conditions)
-    return make.op("arith.select", (live, weights, make.const(0.0)))
+    return make.op("arith.select", (make.all_of(conditions), weights, make.const(0.0)))
 
 
 def is_zero(make: Expressions, expr: Expr, where: Callable[[Expr], Expr | None]) -> bool:

@@ -7,9 +7,10 @@ what is computed alike is one object, so equality is identity.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +123,14 @@ class Expressions:
         """Whether that holds of a and b, which are floats or integers as `how` says: an i1."""
         name = "arith.cmpf" if isinstance(how, arith.CmpFPredicate) else "arith.cmpi"
         return self.op(name, (a, b), ir.IntegerType.get_signless(1), (("predicate", build.i64_attribute(int(how))),))
+
+    def all_of(self, conditions: Iterable[Expr]) -> Expr:
+        """Whether all conditions hold, of which there is one at least: an i1."""
+        return functools.reduce(lambda a, b: self.op("arith.andi", (a, b), a.type), conditions)
+
+    def any_of(self, conditions: Iterable[Expr]) -> Expr:
+        """Whether one of the conditions holds, of which there is one at least: an i1."""
+        return functools.reduce(lambda a, b: self.op("arith.ori", (a, b), a.type), conditions)
 
     def negation(self, condition: Expr) -> Expr:
         """not `condition`, an i1."""

@@ -17,9 +17,8 @@ the way to m is not known here, so that their difference may be anything; where 
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ...dialects.mlir import arith
 from ..online.score_masks import HIGHEST_MASK
@@ -44,14 +43,14 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
     conditions = [_where_score(make, mask) for mask in masks if mask is not None]
     if any(all(_holds(_moved(make, one, key, at)) for one in conditions) for at in _places(key, maximum.vars)):
         return make.rewritten(x, lambda node: _infinite(make, node, masks))
-    live = _all(make, conditions)
+    live = make.all_of(conditions)
     queries = sorted(maximum.vars, key=lambda v: (v.extent or 0, v.serial))[-1:]  # the longest of the rows' variables
     of_rows = [_moved(make, live, key, at) for at in _places(key, frozenset(queries))]
     of_rows = [one for one in dict.fromkeys(of_rows) if _can_be_read(one, key) and _holds(one) is not False]
     if not of_rows:
         return x
-    is_masked_row = make.negation(_any(make, of_rows))
-    return make.op("arith.select", (_any(make, [live, is_masked_row]), x, make.const(-math.inf)))
+    is_masked_row = make.negation(make.any_of(of_rows))
+    return make.op("arith.select", (make.any_of([live, is_masked_row]), x, make.const(-math.inf)))
 
 
 def with_masks_apart(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr | None:
@@ -77,13 +76,13 @@ def with_masks_apart(make: Expressions, x: Expr, maximum: Expr, products: frozen
     if numbers or number is None:
         return None
     is_masked = make.compared(arith.CmpFPredicate.OLT, maximum, make.const(max(number / 2, NO_SCORE)))
-    live = _all(make, [_where_score(make, mask) for mask in masks if mask is not None])
+    live = make.all_of([_where_score(make, mask) for mask in masks if mask is not None])
     # Both choices are between it and a constant: they are left out of tiles in which all is live. What is subtracted is
     # a score, or 0: no product of it is infinite.
-    number_or_zero = make.op("arith.select", (is_masked, make.const(0.0), maximum))
-    found = make.op("math.exp", (make.op("arith.subf", (with_scores(x), number_or_zero)),))
+    largest_score = make.op("arith.select", (is_masked, make.const(0.0), maximum))
+    found = make.op("math.exp", (make.op("arith.subf", (with_scores(x), largest_score)),))
     found = make.op("arith.select", (live, found, make.const(1.0)))
-    return make.op("arith.select", (_any(make, [live, is_masked]), found, make.const(0.0)))
+    return make.op("arith.select", (make.any_of([live, is_masked]), found, make.const(0.0)))
 
 
 def _where_score(make: Expressions, mask: Expr) -> Expr:
@@ -98,14 +97,6 @@ def _infinite(make: Expressions, node: Expr, masks: Sequence[Expr | None]) -> Ex
     args = [make.rewritten(a, lambda inner: _infinite(make, inner, masks)) for a in node.args]
     args[_low_side(node)] = make.const(-math.inf)
     return make.op(node.name, tuple(args))
-
-
-def _all(make: Expressions, conditions: Iterable[Expr]) -> Expr:
-    return functools.reduce(lambda a, b: make.op("arith.andi", (a, b), a.type), conditions)
-
-
-def _any(make: Expressions, conditions: Iterable[Expr]) -> Expr:
-    return functools.reduce(lambda a, b: make.op("arith.ori", (a, b), a.type), conditions)
 
 
 def _can_be_read(condition: Expr, key: Var) -> bool:

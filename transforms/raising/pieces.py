@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from ...dialects.mlir import arith, ir
@@ -90,7 +89,7 @@ def inserted_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...
     sizes, offsets, steps = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "offsets", "strides"))
     if len(extents(source)) != len(sizes) or DYNAMIC in (*offsets, *sizes, *steps) or any(s < 1 for s in steps):
         return None
-    make, flag = tracer.make, ir.IntegerType.get_signless(1)
+    make = tracer.make
     conditions: list[Expr] = []
     moved: list[Index] = []
     in_steps: dict[Var, tuple[Index, int]] = {}  # what a variable stands for, times the step
@@ -117,8 +116,7 @@ def inserted_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...
         return None
     if not conditions:
         return inserted
-    both = functools.reduce(lambda a, b: make.op("arith.andi", (a, b), flag), conditions)
-    return make.op("arith.select", (both, inserted, make.element(target, indices)), inserted.type)
+    return make.op("arith.select", (make.all_of(conditions), inserted, make.element(target, indices)), inserted.type)
 
 
 def _compared(make: Expressions, predicate: arith.CmpIPredicate, index: Expr, bound: int) -> Expr:

@@ -5,6 +5,7 @@ from attn_opt.compiler import compile
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 import torch.nn.functional as F  # noqa: E402
+from row_functions import FUNCTIONS, SHAPES  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 X = 3 * torch.randn(6, 50, 64, generator=torch.Generator().manual_seed(0)) + 100
@@ -61,3 +62,12 @@ def test_sums_of_halves_have_the_digits_of_float32(name, kind):
     found, expected = compile(SUMS[name], (x,))(x), SUMS[name](x.double())
     assert found.dtype == kind and found.isfinite().all()
     assert (found.double() - expected).abs().max() <= 6 * torch.finfo(kind).eps * expected.abs().max()
+
+
+@pytest.mark.parametrize("shape", SHAPES[::2], ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_one_kernel_of_a_gpu_reads_rows(function, shape):
+    """Which `test_gpu_torch_rows.py` runs, on one."""
+    args = torch.zeros(shape, dtype=torch.float16), torch.zeros(shape[-1:], dtype=torch.float16)
+    kernel = compile(function, args, target="nvidia", arch="sm_90a")
+    assert kernel.ir("tiles").count("gpu.func @main_rows") == kernel.ir("tiles").count("gpu.func") == 1
