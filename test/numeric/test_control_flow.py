@@ -121,6 +121,7 @@ def compiled(text: str):
     return kernel
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_attention_inside(name):
     functions, body, times = CASES[name]

@@ -31,6 +31,7 @@ def inputs(kind, *shapes, scale=1.0, seed=0):
     return [(rng.standard_normal(s) * scale).astype(DTYPES[kind]) for s in shapes]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "kind", "op"),
     crossed(
@@ -59,6 +60,7 @@ def test_unfused_dynamic(kind, layout, batch):
         assert relative_error(run(Q, key, V), reference(Q, K, V)) < TOLERANCE[kind]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("parallel", [True, False])
@@ -123,6 +125,7 @@ def test_large_magnitudes(op):
     assert relative_error(found, reference(Q, K.T, V)) < 1e-3  # of a score of 1e4 in f32, 1e-3 is unknown
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize(("kind", "out"), [("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("f16", "f16")])
 def test_batch_matmul(layout, kind, out):

@@ -54,6 +54,7 @@ def test_dynamic(kind):
         assert relative_error(run(*inputs), expected(*inputs)) < TOLERANCE[kind]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("m", "k"), [(64, 64), (131, 99)])
 @pytest.mark.parametrize("bias_map", ["(b, i, j) -> (i, j)", "(b, i, j) -> (j)", "(b, i, j) -> (b, i)"])
 def test_bias(m, k, bias_map):

@@ -329,6 +329,7 @@ def test_padded(low, high):
 NAN_AS_ZERO = ["%nan = arith.cmpf une, %in0, %in0 : f32", "%r = arith.select %nan, %zero, %in0 : f32"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["", "sm_80", "sm_90a"])
 @pytest.mark.parametrize("is_of_result", [False, True])
 def test_what_is_no_number_is_0(is_of_result, arch):

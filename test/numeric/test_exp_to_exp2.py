@@ -68,6 +68,7 @@ MODIFICATIONS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MODIFICATIONS)
 @pytest.mark.parametrize("sizes", [(), (3, 0, 4)])
 def test_folded_where_that_is_exact(name, sizes):

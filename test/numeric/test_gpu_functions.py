@@ -103,6 +103,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("error", [-1.0, 0.0, 1.0])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_error_bound(name, error):

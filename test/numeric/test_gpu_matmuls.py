@@ -331,6 +331,7 @@ def layers(m, kinds):
 KINDS = [("small",), ("small", "large"), ("large", "small", "small"), ("small", "large", "small")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("m", [64, 40, 100])
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
@@ -436,6 +437,7 @@ def test_a_product_that_is_the_same_for_all_of_a_batch(rows, arch):
     assert f"<{rows}x48xf32" in compile(text, target="nvidia", arch=arch).ir("tiles")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_computed", [False, True])
 @pytest.mark.parametrize("batch, rows", [("?", "?"), ("?", "20"), ("3", "?")])
 def test_layers_of_open_sizes(batch, rows, is_computed):
@@ -519,6 +521,7 @@ def test_two_small_layers_of_open_sizes(batch, rows):
         assert compile(text, target="nvidia", arch=arch).explain().count("tiled by") == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("tokens", [1, 2, 50])
 def test_pooling_by_scores_of_one_query(tokens, arch):

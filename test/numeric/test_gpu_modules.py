@@ -51,6 +51,7 @@ def test_against_float64(name, arch, element):
         assert graph.keys == 1 or len(Launches.kernels) == 1, "it is computed on the tiles"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("keys", [1, 72, 600])
 @pytest.mark.parametrize("queries", [1, 2])
@@ -117,6 +118,7 @@ SHARED_KEYS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "parts", "element", "arch"), crossed(list(SHARED_KEYS), [1, 2], ["f16", "f32"], ["sm_90a", "sm_80"])
 )
@@ -189,6 +191,7 @@ FEW_KEYS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "parts", "element", "arch"), crossed(list(FEW_KEYS), [1, 2], ["f16", "f32"], ["sm_80", "sm_90a"])
 )
@@ -237,6 +240,7 @@ def test_a_tile_that_may_be_of_any_size_is_none(arch, kind):
     assert np.abs(found - p @ v / p.sum(-1, keepdims=True)).max() <= (3e-3 if kind == "f16" else 3e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
     ("types", "keys"), [(("f32", "bf16", "f16"), 40), (("f16", "bf16", "bf16"), 300), (("bf16", "f32", "f16"), 300)]

@@ -92,6 +92,7 @@ PRODUCERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("of", "arch"), [("k", "sm_90a"), ("qkv", "sm_90a"), ("qk", "sm_80")])
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_against_float64(name, of, arch, monkeypatch):

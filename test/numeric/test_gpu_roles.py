@@ -109,6 +109,7 @@ JOINED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("keep_maximum", [True, False])
 @pytest.mark.parametrize("name", JOINED)
 def test_heads_that_share_keys(name, keep_maximum):

@@ -36,6 +36,7 @@ BODIES = {
 DTYPES = {"f32": np.float32, "f16": np.float16}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("any_strides", [False, True], ids=["dense", "any"])
 @pytest.mark.parametrize("element", DTYPES)

@@ -156,6 +156,7 @@ def test_elements_come_to_their_threads(element, height, columns, at_once, from_
         run(element, height, columns, size, at, rows, valid, size, start, width, at_once)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("from_column", [1, 2, 5])
 @pytest.mark.parametrize("element", BYTES)
 def test_columns_begin_anywhere(element, from_column):

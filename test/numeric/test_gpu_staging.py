@@ -67,6 +67,7 @@ def address(row, byte, rows):
     return byte // 128 * rows * 128 + row * 128 + (byte % 128 // 16 ^ row % 8) * 16 + byte % 16
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", BYTES)
 @pytest.mark.parametrize("columns", [544, 64, 48, 40, 36, 33, 16])  # the first in f32: more pieces than threads
 @pytest.mark.parametrize(("at", "rows"), [(0, 64), (36, 64), (64, 36), (99, 1), (100, 0), (128, -28), (192, -92)])

@@ -104,6 +104,7 @@ def test_numbers_that_only_look_like_masks():
     check(graph, kernel, inputs)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("form", ["mask", "bias"])
 @pytest.mark.parametrize("heads", [1, 3])

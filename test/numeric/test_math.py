@@ -62,6 +62,7 @@ def arguments(low: float, high: float, dtype) -> np.ndarray:
     return np.concatenate([np.linspace(low, high, SIZE), near, -near]).astype(dtype)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("op", list(FUNCTIONS))
 def test_error_bound(op, kind):

@@ -140,6 +140,7 @@ def test_padding(case, way, how):
     check(graph, with_numbers(graph, graph.inputs("normal", 0), "mask", padding(how, 2, graph.keys)), way)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("how", "way"), crossed(list(PADDINGS), list(WAYS)))
 def test_where_padding_is(how, way):
     graph = Attention(**SIZES | {"keys": 230, "mask": "bk"})
@@ -388,6 +389,7 @@ def test_tiles_of_causal_documents(how, monkeypatch):
     assert found == graph.heads * (before & behind & causal).sum()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", PADDINGS)
 def test_tiles_of_padding_are_left_out(how, monkeypatch):
     """Without a test of each, those at the ends."""
@@ -492,6 +494,7 @@ def check_mask(graph, inputs, way, launches):
     assert len(Launches.kernels) == launches, Launches.kernels
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("how", "letters", "way"), crossed(list(MASKS), ["qk", "bqk"], GPUS))
 def test_masks_that_heads_share_are_looked_at_before(how, letters, way):
     """Rows of tiles, tiles, which are to be computed; then attention."""

@@ -120,6 +120,7 @@ def test_split_keys():
     check(graph, text, exact, softmaxes, inputs, split_keys=3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("name, kind", [("rows", "f32"), ("halves", "bf16"), ("mixed", "f32")])
 def test_on_gpus(name, kind, arch):

@@ -281,6 +281,7 @@ func.func @main(%x: tensor<20xf32>, %w: tensor<5xf32>, %o: tensor<16xf32>) -> te
     assert relative_error(found, np.correlate(x.astype(float), w.astype(float))) < 1e-6
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("start", [0, 37, -37, 1 << 30, (1 << 31) + 5, -(1 << 31) - 5, 1 << 40, -(1 << 40)])
 @pytest.mark.parametrize("vector_bytes", [64, 32])
 def test_positions_are_compared_wherever_they_start(start, vector_bytes):

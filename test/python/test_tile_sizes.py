@@ -85,6 +85,7 @@ def test_vectors(monkeypatch):
     assert sizes(monkeypatch, "none", element="bf16") == sizes(monkeypatch, "dot", element="f32") == [1, 1, 64, 0, 64]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
