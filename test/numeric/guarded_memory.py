@@ -20,12 +20,7 @@ from harness import relative_error
 PAGE = mmap.PAGESIZE
 ALIGNMENT = 16  # of what malloc gives
 
-_libc = ctypes.CDLL(None)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_libc.free.argtypes = [ctypes.c_void_p]
+_free = cpu._free
 
 
 class GuardedMemory:
@@ -33,28 +28,25 @@ class GuardedMemory:
 
     def __init__(self, at_end: bool):
         self.at_end = at_end
-        self.regions: dict[int, tuple[int, int]] = {}
+        self.regions: dict[int, mmap.mmap] = {}
         # As a library that compiled code finds its functions in.
         malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(lambda size: self.allocate(size, ALIGNMENT))
         self.library = types.SimpleNamespace(malloc=malloc, free=ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.free))
 
     def allocate(self, size: int, alignment: int) -> int:
         pages = max(1, math.ceil(size / PAGE)) * PAGE
-        base = _libc.mmap(
-            None, pages + 2 * PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANON, -1, 0
-        )
+        memory = mmap.mmap(-1, pages + 2 * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         for guard in (base, base + PAGE + pages):
-            assert _libc.mprotect(guard, PAGE, 0) == 0
+            elf._protect(guard, PAGE, 0)
         ctypes.memset(base + PAGE, 0xA5, pages)  # no zeros where none were written
         place = base + PAGE + (pages - math.ceil(size / alignment) * alignment if self.at_end else 0)
-        self.regions[place] = base, pages + 2 * PAGE
+        self.regions[place] = memory
         return place
 
     def free(self, place: int | None) -> None:
-        if place in self.regions:
-            _libc.munmap(*self.regions.pop(place))
-        else:
-            _libc.free(place)
+        if self.regions.pop(place, None) is None:
+            _free(place)
 
     def array(self, like: np.ndarray) -> np.ndarray:
         """A copy whose last element, or first one, is the memory's."""

@@ -140,9 +140,8 @@ def softmax(graph: Graph) -> None:
 
 def between_extremes(graph: Graph) -> None:
     """Two sums of the same elements, neither of which reads the other one, and what is made of both."""
-    low, high = {"f64": ("0x7FF0000000000000", "0xFFF0000000000000")}.get(graph.wide, ("0x7F800000", "0xFF800000"))
-    graph.op("l", {"x": "whole'"}, "%r = arith.minimumf %z, %a : T", "rows", low)
-    graph.op("h", {"x": "whole'"}, "%r = arith.maximumf %z, %a : T", "rows", high)
+    graph.op("l", {"x": "whole'"}, "%r = arith.minimumf %z, %a : T", "rows", "0x7F800000")
+    graph.op("h", {"x": "whole'"}, "%r = arith.maximumf %z, %a : T", "rows", "0xFF800000")
     graph.op(
         "o",
         {"x": "whole'", "l": "rows", "h": "rows"},

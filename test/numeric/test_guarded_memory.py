@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +28,9 @@ SHAPES = {
 def test_nothing_beyond_buffers(element):
     graphs = [Attention(**{"heads": 2, "element": element} | shape) for shape in SHAPES.values()]
     script = Path(__file__).with_name("guarded_memory.py")
-    paths = [str(script.parent), str(script.parents[1])]
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:0] = {paths}; import guarded_memory; guarded_memory.main()",
-    ]
     given = json.dumps([dataclasses.asdict(graph) for graph in graphs])
-    run = subprocess.run(command, input=given, capture_output=True, text=True)
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = subprocess.run([sys.executable, script], input=given, capture_output=True, text=True, env=paths)
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
     lines = run.stdout.splitlines()
     assert len(lines) == 2 * len(graphs)

@@ -10,10 +10,11 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import reduces
 from ..attention import is_matmul
+from ..online.score_masks import NO_SCORE
 from ..rewriting import defining_op, terminator
 from .masking import yielded
 
-LOW = -(2.0**17)  # below it s · c − m · c, of the rounded m · c, is far from 0 where s is m: 1 from 2²⁴ on
+LOW = NO_SCORE  # below it s · c − m · c, of the rounded m · c, is far from 0 where s is m: 1 from 2²⁴ on
 LOWEST_OF_F16 = -65504.0
 SMALLEST = 2.0**-126  # of the f32 that are not subnormal
 MOST = 126.0  # of |x| in 2^x, where it is bounded

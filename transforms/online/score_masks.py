@@ -16,6 +16,7 @@ from .tile_conditions import TileConditions, Where
 HIGHEST_MASK = -(2.0**15)  # that of f16 is −65504
 FAR = -(2.0**100)  # masks this low are far from all scores: x + FAR is FAR in f32 for any |x| < 2⁷⁵
 ABSORBING = -(2.0**29)  # x + it is it in f32 for |x| < 16; x = 1000 is one of 16 steps beside it
+NO_SCORE = -(2.0**17)  # a maximum below it is a mask's number, however that was scaled and rounded
 LARGEST_TERM = 2.0**20  # a constant that scores are made with, and no mask
 OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "extf", "truncf", "maximumf", "minimumf", "maxnumf", "minnumf")
 OF_INTEGERS = ("arith.sitofp", "arith.uitofp")

@@ -21,13 +21,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...dialects.mlir import arith
-from ..online.score_masks import HIGHEST_MASK
+from ..online.score_masks import HIGHEST_MASK, NO_SCORE
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
 from .masks import is_score
 
 CASTS = ("arith.index_cast", "arith.extsi", "arith.extui")
-NO_SCORE = -(2.0**17)  # a maximum below it is a mask's number, however that was scaled and rounded
 EQUAL, OTHER, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # arith.cmpi's predicates of signed numbers
 OPPOSITES = {EQUAL: OTHER, OTHER: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, AT_MOST: GREATER, GREATER: AT_MOST}
 

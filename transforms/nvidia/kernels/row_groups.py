@@ -42,13 +42,13 @@ class NotOfRows(Exception):
 
 @dataclass
 class RowGroup:
-    """`axes`: of each dimension of what members compute; `summed`: and of what sums read along rows; `loops`: of those
+    """`axes`: of each dimension of what members compute; `inputs`: and of what sums read along rows; `loops`: of those
     of a member. `reader`: the first op behind the members that reads what they compute. `results`: what others read,
     views of which are theirs to take."""
 
     first: ir.Operation
     axes: dict[ir.Value, tuple[Axis, ...]] = field(default_factory=dict)
-    summed: dict[ir.Value, tuple[Axis, ...]] = field(default_factory=dict)
+    inputs: dict[ir.Value, tuple[Axis, ...]] = field(default_factory=dict)
     loops: dict[ir.Operation, Mapping[int | None, Axis]] = field(default_factory=dict)
     members: list[ir.Operation] = field(default_factory=list)
     reader: ir.Operation | None = None
@@ -151,18 +151,23 @@ def _grown(first: ir.Operation, later: list[ir.Operation]) -> RowGroup:
         loops[loop] = None if sizes[loop] == 1 else number
     _add_generic(group, first, loops)
     for op in later:
-        if not _reads_member(group, op) and not (is_row_sum(op) and any(v in group.summed for v in op.operands)):
+        known = _known_axes(group, op)
+        if not known:
             continue
         try:
-            _join(group, op)
+            _join(group, op, known)
         except NotOfRows:
             group.reader = group.reader or op
     group.results = _results(group)
     return group
 
 
-def _reads_member(group: RowGroup, op: ir.Operation) -> bool:
-    return any(v in group.axes for v in operands_with_captures(op))
+def _known_axes(group: RowGroup, op: ir.Operation) -> Mapping[ir.Value, tuple[Axis, ...]]:
+    """The axes by which an op is seen to be of the rows: those of what members compute, if it reads some of that; of
+    what they sum up, if it is a sum of that alone."""
+    if any(v in group.axes for v in operands_with_captures(op)):
+        return group.axes
+    return group.inputs if is_row_sum(op) and any(v in group.inputs for v in op.operands) else {}
 
 
 def _add(group: RowGroup, op: ir.Operation, axes: Sequence[tuple[Axis, ...]]) -> None:
@@ -176,21 +181,21 @@ def _add_generic(group: RowGroup, op: ir.Operation, loops: Mapping[int | None, A
     _add(group, op, [_axes(_written(op, number), loops) for number in range(len(op.results))])
     group.loops[op] = loops
     if is_row_sum(op):
-        group.summed |= {op.operands[n]: _axes(indexing_maps(op)[n], loops) for n in _along(op)}
+        group.inputs |= {op.operands[n]: _axes(indexing_maps(op)[n], loops) for n in _along(op)}
 
 
 def _axes(m: ir.AffineMap, loops: Mapping[int | None, Axis]) -> tuple[Axis, ...]:
     return tuple(None if is_first(e) else loops.get(dim_position(e)) for e in m.results)
 
 
-def _join(group: RowGroup, op: ir.Operation) -> None:
-    """Adds an op to a group, if it can be a member."""
+def _join(group: RowGroup, op: ir.Operation, known: Mapping[ir.Value, tuple[Axis, ...]]) -> None:
+    """Adds an op to a group, if it can be a member; `known`: the axes of what it reads."""
     if not _is_known_before(op, group):
         raise NotOfRows
     if op.name in MOVES:
         _add(group, op, [_moved_axes(group, op)])
     elif op.name == "linalg.generic":
-        loops = _generics_loops(group, op)
+        loops = _generics_loops(group, op, known)
         found = [axis for axis in loops.values() if axis is not None]
         if len(found) != len(set(found)) or {*found} - {COLUMN} != group.rows:
             raise NotOfRows
@@ -208,16 +213,17 @@ def _is_known_before(op: ir.Operation, group: RowGroup) -> bool:
     return all(m.is_before_in_block(group.reader) for m in here)
 
 
-def _generics_loops(group: RowGroup, op: ir.Operation) -> dict[int | None, Axis]:
+def _generics_loops(
+    group: RowGroup, op: ir.Operation, known: Mapping[ir.Value, tuple[Axis, ...]]
+) -> dict[int | None, Axis]:
     """What each loop of an op runs along."""
     if not (is_elementwise(op) or is_row_sum(op)):
         raise NotOfRows
     if any(e.operands[0] in group.axes for e in ops_in(op, "tensor.extract")):
         raise NotOfRows
     loops: dict[int | None, Axis] = {}
-    axes = group.axes if _reads_member(group, op) else group.summed
     for value, m in zip(op.operands, indexing_maps(op), strict=True):
-        for e, axis in zip(m.results, axes.get(value, ()), strict=False):
+        for e, axis in zip(m.results, known.get(value, ()), strict=False):
             d = None if is_first(e) else dim_position(e)
             if (d is None and axis is not None) or (d is not None and loops.setdefault(d, axis) != axis):
                 raise NotOfRows

@@ -65,8 +65,8 @@ class RescaleRarely(Pass):
         shift, bits = RANGES.get("".join(probability_types(body)), (0, self.bits))
         shift -= round(math.log2(factor))
         first = first_update(init)
-        if first is not None or is_lowest(init):
-            for each in filter(None, (update, first)) if shift else ():
+        if shift and (first is not None or is_lowest(init)):
+            for each in filter(None, (update, first)):
                 _make_smaller(each, shift)
         elif shift < 0:
             return
