@@ -3,17 +3,19 @@
 Whoever returns a log-sum-exp, m + log Σ exp(s − m), or the maximum and the sum themselves, needs two reductions of the
 scores. The online softmax has both in the end, so these stand in for what the reductions gave; what is computed from
 them (the log, the sum, a guard for masked rows) stays as it is. How a sum was shifted does not matter:
-Σ exp(s − c) = a·exp(m − c), and where c is m itself, it is a.
+Σ exp(s − c) = a·exp(m − c), and where c is m itself, it is a. A maximum that scores are compared with (which of them
+are the largest?) stays what it is, for the online softmax computes scores anew, and they may be rounded otherwise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import reduces
-from ..graph import in_order, users_of
+from ..graph import depends_on, in_order, users_of
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
 from .loops import extents
@@ -45,13 +47,14 @@ def row_statistics(match: Match) -> list[Statistic]:
     match.tracer.may_split(frozenset())
     found = []
     scores = match.scores.reduction.op
-    for op in in_order(_readers(scores), scores.block):
+    readers = _readers(scores)
+    for op in in_order(readers, scores.block):
         for value in _row_values(op):
             try:
                 statistic = _statistic(match, value)
             except (SplitNeeded, Opaque):
                 continue
-            if statistic is not None:
+            if statistic is not None and not (statistic.kind == "max" and _is_compared(value, readers)):
                 found.append(statistic)
     return found
 
@@ -66,6 +69,36 @@ def _readers(scores: ir.Operation) -> set[ir.Operation]:
         found.update(new)
         pending += [user for user in new if not _row_values(user)]
     return found
+
+
+def _is_compared(maximum: ir.Value, readers: Collection[ir.Operation]) -> bool:
+    """Whether one of the `readers` of scores compares them with what is made of the row's maximum."""
+    rows, pending = {maximum}, [maximum]
+    while pending:
+        for use in pending.pop().uses:
+            op = use.owner.operation
+            if op not in readers:
+                new = [result for result in op.results if result not in rows]
+                rows.update(new)
+                pending += new
+            elif op.name == "linalg.generic" and _compares(op, rows):
+                return True
+    return False
+
+
+def _compares(op: ir.Operation, rows: Collection[ir.Value]) -> bool:
+    """Whether the body of `op` compares elements of `rows` with those of another operand."""
+    block = op.regions[0].blocks[0]
+    arguments: tuple[list[ir.Value], list[ir.Value]] = ([], [])
+    for operand, argument in zip(op.operands, block.arguments, strict=True):
+        arguments[operand in rows].append(argument)
+    comparisons = [inner.operation for inner in block.operations if inner.operation.name == "arith.cmpf"]
+    sides = [pair for c in comparisons for pair in (list(c.operands), list(c.operands)[::-1])]
+    return any(all(map(_depends, pair, arguments)) for pair in sides)
+
+
+def _depends(value: ir.Value, arguments: Collection[ir.Value]) -> bool:
+    return any(depends_on(value, argument) for argument in arguments)
 
 
 def _row_values(op: ir.Operation) -> list[ir.Value]:

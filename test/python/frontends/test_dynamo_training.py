@@ -346,6 +346,20 @@ def test_maxima_that_are_not_told_to_be_constant(largest):
     assert (counts.kernels >= 2, counts.left) == (True, 0)
 
 
+@pytest.mark.parametrize("low", [-1e4, -1e9, -torch.inf])
+def test_maxima_of_scores_that_are_masked_afterwards(low):
+    """None of the scores in memory was the largest, as that was a kernel's: gradients were 0/0."""
+
+    def softmax(q, k, v):
+        scores = q @ k.mT * 0.495
+        scores = scores - scores.amax(-1, keepdim=True)
+        scores = scores.masked_fill(torch.arange(17) > torch.arange(17)[:, None], low)
+        e = torch.exp(scores - scores.amax(-1, keepdim=True))
+        return e / e.sum(-1, keepdim=True) @ v
+
+    assert_like_float64(softmax, needy(*[(2, 4, 17, 2)] * 3))
+
+
 def filled(scores, live):
     return scores.masked_fill(~live, torch.finfo(scores.dtype).min)
 
