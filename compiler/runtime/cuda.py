@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from ..diagnostics import user_error
 from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_library
 from .cuda_driver import LITTLE, CudaError, driver
-from .cuda_plan import Misfit, Plan
+from .cuda_plan import Apart, Misfit, Plan
 from .program import Program
 from .signature import Signature, Units, scalar, stored_dims
 
@@ -184,6 +184,8 @@ class CudaKernel:
         try:
             if isinstance(plan, Misfit):
                 raise Misfit(str(plan))  # a new one, without the traceback of the first
+            if plan.copied:
+                values = [library.contiguous(value) if i in plan.copied else value for i, value in enumerate(values)]
             if library.current() == plan.device:
                 return plan.run(values, outs)
             with library.on(plan.device):
@@ -210,11 +212,33 @@ class CudaKernel:
             for i, array in enumerate(arrays):
                 if array.device != device:
                     raise CudaError(f"{name} {i} is on GPU {array.device}, but argument 0 is on GPU {device}: move it")
+        copied: list[int] = []
         with library.on(device):
-            try:
-                return self._planned(described, targets, library, device)
-            except Misfit as misfit:
-                return self._transposed_plan(described, targets, library, device) or misfit
+            while True:
+                try:
+                    plan = self._planned(described, targets, library, device)
+                except Apart as apart:
+                    copied.append(self._copied(apart, library, described))
+                    continue
+                except Misfit as misfit:
+                    found = self._transposed_plan(described, targets, library, device)
+                    if found is None:
+                        return misfit
+                    plan = found
+                plan.copied = copied
+                return plan
+
+    def _copied(self, apart: Apart, library: Library, described: list[Any]) -> int:
+        """The number of the argument that is copied at each call to be taken, of which `described` is told."""
+        i = apart.argument
+        if i not in self._tensors or i in self._donated or library.copies or described[i].is_contiguous():
+            raise apart
+        warnings.warn(
+            f"'{self.signature.name}': argument {i} is copied at each call, which takes time: {apart}",
+            stacklevel=_callers_level(),
+        )
+        described[i] = described[i].contiguous()
+        return i
 
     def _planned(self, described: Sequence[Any], targets: Sequence[Array], library: Library, device: int) -> Plan:
         chosen = next((kernel for version, kernel in self._versions if version.suits(described)), self)
@@ -239,7 +263,7 @@ class CudaKernel:
             moved[i] = _moved_last(described[i], d)
         try:
             return variant._planned(moved, targets, library, device)
-        except Misfit:
+        except (Apart, Misfit):
             return None
 
     def _check_count(self, values: Sequence[Any]) -> None:

@@ -35,6 +35,13 @@ class Array:
     device: int = 0
     owner: Any = None
 
+    def contiguous(self) -> "Array":
+        """Such an array whose elements stand in order."""
+        return dataclasses.replace(self, strides=contiguous_strides(self.shape))
+
+    def is_contiguous(self) -> bool:
+        return self.strides == contiguous_strides(self.shape)
+
 
 class Library(Protocol):
     """`value` is an array as the library has it, or, of a library that `copies`, what `enter` made of it."""
@@ -55,6 +62,9 @@ class Library(Protocol):
 
     def shaped(self, value: Any, shape: tuple[int, ...]) -> Any:
         """The elements of an array in another shape."""
+
+    def contiguous(self, value: Any) -> Any:
+        """A copy whose elements stand in order; not of a library that `copies`."""
 
     def stream(self, device: int) -> int:
         """The caller's stream on that device."""
@@ -107,6 +117,10 @@ class TorchArrays:
     def shaped(value: Any, shape: tuple[int, ...]) -> Any:
         return value.reshape(shape)
 
+    @staticmethod
+    def contiguous(value: Any) -> Any:
+        return value.contiguous()
+
     def on(self, device: int) -> contextlib.AbstractContextManager:
         return self.torch.cuda.device(device)
 
@@ -145,6 +159,9 @@ class CupyArrays:
     def shaped(value: Any, shape: tuple[int, ...]) -> Any:
         return value.reshape(shape)
 
+    def contiguous(self, value: Any) -> Any:
+        return self.cupy.ascontiguousarray(value)
+
     def stream(self, device: int) -> int:
         return self.cupy.cuda.get_current_stream().ptr
 
@@ -177,7 +194,11 @@ class EnteringArrays:
 
     @staticmethod
     def shaped(value: Array, shape: tuple[int, ...]) -> Array:
-        return dataclasses.replace(value, shape=shape, strides=contiguous_strides(shape))
+        return dataclasses.replace(value, shape=shape).contiguous()
+
+    @staticmethod
+    def contiguous(value: Array) -> Array:
+        raise NotImplementedError
 
     def stream(self, device: int) -> int:
         return 0

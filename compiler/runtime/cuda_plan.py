@@ -49,9 +49,17 @@ class Misfit(Exception):
     """An argument's strides or address are none that the kernel takes; the message says what they must be."""
 
 
+class Apart(CudaError):
+    """Dimensions of an array are used as one, but do not stand one after the other. `argument`: the array's number."""
+
+    argument: int | None = None
+
+
 class Plan:
     """`values`: the arguments, Arrays and scalars; `outs`: Arrays for results that the caller gave; `donated`: the
     numbers of arguments that are written to."""
+
+    copied: Sequence[int] = ()  # the numbers of arguments that are made contiguous before it runs
 
     def __init__(
         self,
@@ -289,7 +297,11 @@ def _settled(program: Program, values: Sequence[Any], given: dict[int, Array], d
             groups, sizes = step.detail
             result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
         elif step.kind == "collapse":
-            result = _collapsed(operands[0], step.detail)
+            try:
+                result = _collapsed(operands[0], step.detail)
+            except Apart as apart:
+                apart.argument = _roots(program).get(step.operands[0], step.operands[0])
+                raise
         found.append(result)
     return found
 
@@ -358,7 +370,7 @@ def _collapsed(array: Array, groups: Any) -> Array:
         kept = [d for d in group if array.shape[d] != 1] or group[-1:]
         for outer, inner in itertools.pairwise(kept):
             if array.strides[outer] != array.strides[inner] * array.shape[inner]:
-                raise CudaError(
+                raise Apart(
                     f"an array of shape {array.shape} with strides {array.strides} is used with dimensions {outer} and "
                     f"{inner} as one, but they do not stand one after the other in memory: make it contiguous"
                 )

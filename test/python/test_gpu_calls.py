@@ -72,6 +72,35 @@ def test_rows_that_are_another_dimension_take_a_kernel_for_them(gpu, library, mo
     assert first == second != dense and {72 if i == 0 else 96 for i in moved} <= set(first)
 
 
+MERGED = """
+func.func @scaled(%x: tensor<2x3x40x64xf16>) -> tensor<6x40xf16> {
+  %zero = arith.constant 0.0 : f16
+  %rows = tensor.collapse_shape %x [[0, 1], [2], [3]] : tensor<2x3x40x64xf16> into tensor<6x40x64xf16>
+  %empty = tensor.empty() : tensor<6x40xf16>
+  %init = linalg.fill ins(%zero : f16) outs(%empty : tensor<6x40xf16>) -> tensor<6x40xf16>
+  %sums = linalg.reduce { arith.addf } ins(%rows : tensor<6x40x64xf16>) outs(%init : tensor<6x40xf16>) dimensions = [2]
+  return %sums : tensor<6x40xf16>
+}"""
+
+
+def test_an_argument_two_of_whose_dimensions_are_used_as_one_is_copied_where_they_stand_apart(gpu, library):
+    """As batch entries and heads are, of what has tokens between them; it was an error, in the midst of training."""
+    kernel = compile(MERGED, target="nvidia", arch="sm_80")
+    x = tensor((2, 40, 3, 64)).transpose(0, 2, 1, 3)
+    x.device = 0
+    with pytest.warns(UserWarning, match=r"argument 0 is copied at each call, .* with dimensions 0 and 1 as one"):
+        kernel(x)
+    kernel(x)  # told once
+    dense = tensor((2, 3, 40, 64))
+    kernel(dense)
+    words = [{launch.word(i) for i in range(len(launch.parameters))} for launch in gpu.launches]
+    assert not any(x.ctypes.data in one for one in words) and any(dense.ctypes.data in one for one in words)
+    with pytest.warns(UserWarning, match="no result is made in the memory of donated argument 0"):
+        written = compile(MERGED.replace("xf16>)", "xf16> {bufferization.writable = true})", 1), target="nvidia")
+    with pytest.raises(CompileError, match="make it contiguous"):
+        written(x)
+
+
 def test_sizes_are_of_each_call(gpu, library):
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
     for m, k in ((70, 90), (65, 1), (129, 64)):

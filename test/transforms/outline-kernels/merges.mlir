@@ -77,3 +77,55 @@ func.func @merge(%x: tensor<64x24xf32>) -> tensor<12xf16> {
   } -> tensor<12xf16>
   return %s : tensor<12xf16>
 }
+
+// Two results of a loop whose elements have nothing to do with each other, as gradients by values and, turned, by keys:
+// a thread for each element of both would be 40 · 24 · 24 · 40 of them. They are left to ``outline-elements``.
+
+// CHECK-LABEL: gpu.module @turned_kernels
+// CHECK:         gpu.func @turned_0
+// CHECK-NOT:     gpu.func
+// CHECK-LABEL: func.func @turned
+// CHECK:         gpu.launch_func @turned_kernels::@turned_0
+// CHECK-NOT:     gpu.launch_func
+// CHECK-COUNT-2: arith.truncf
+func.func @turned(%x: tensor<40x24xf32>) -> (tensor<40x24xf16>, tensor<24x40xf16>) {
+  %two = arith.constant 2.0 : f32
+  %ae = tensor.empty() : tensor<40x24xf32>
+  %be = tensor.empty() : tensor<24x40xf32>
+  %p:2 = scf.forall (%i) in (40) shared_outs(%o = %ae, %t = %be) -> (tensor<40x24xf32>, tensor<24x40xf32>) {
+    %in = tensor.extract_slice %x[%i, 0] [1, 24] [1, 1] : tensor<40x24xf32> to tensor<1x24xf32>
+    %e = tensor.empty() : tensor<1x24xf32>
+    %y = linalg.generic {indexing_maps = [#m, #m], iterator_types = ["parallel", "parallel"]}
+        ins(%in : tensor<1x24xf32>) outs(%e : tensor<1x24xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.mulf %a, %two : f32
+      linalg.yield %c : f32
+    } -> tensor<1x24xf32>
+    %te = tensor.empty() : tensor<24x1xf32>
+    %z = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #m], iterator_types = ["parallel", "parallel"]}
+        ins(%in : tensor<1x24xf32>) outs(%te : tensor<24x1xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.mulf %a, %two : f32
+      linalg.yield %c : f32
+    } -> tensor<24x1xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %y into %o[%i, 0] [1, 24] [1, 1] : tensor<1x24xf32> into tensor<40x24xf32>
+      tensor.parallel_insert_slice %z into %t[0, %i] [24, 1] [1, 1] : tensor<24x1xf32> into tensor<24x40xf32>
+    }
+  }
+  %ne = tensor.empty() : tensor<40x24xf16>
+  %n = linalg.generic {indexing_maps = [#m, #m], iterator_types = ["parallel", "parallel"]}
+      ins(%p#0 : tensor<40x24xf32>) outs(%ne : tensor<40x24xf16>) {
+  ^bb0(%a: f32, %b: f16):
+    %c = arith.truncf %a : f32 to f16
+    linalg.yield %c : f16
+  } -> tensor<40x24xf16>
+  %we = tensor.empty() : tensor<24x40xf16>
+  %w = linalg.generic {indexing_maps = [#m, #m], iterator_types = ["parallel", "parallel"]}
+      ins(%p#1 : tensor<24x40xf32>) outs(%we : tensor<24x40xf16>) {
+  ^bb0(%a: f32, %b: f16):
+    %c = arith.truncf %a : f32 to f16
+    linalg.yield %c : f16
+  } -> tensor<24x40xf16>
+  return %n, %w : tensor<40x24xf16>, tensor<24x40xf16>
+}

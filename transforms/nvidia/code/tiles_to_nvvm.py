@@ -69,10 +69,16 @@ class _Kernel:
         self.block = kernel.regions[0].blocks[0]
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.inner = self._inner_dims()
-        # What is loaded; what is computed may be f32 beside it.
-        if all(o.operands[1].type.element_type.width <= 16 for o in ops_in(kernel) if is_matmul(o)):
+        if all(kind.width <= 16 for kind in self._given_types()):
             for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
                 op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
+
+    def _given_types(self) -> list[ir.Type]:
+        """The types of what matmuls load, beside which what is computed may be f32; without matmuls, of all floats in
+        memory."""
+        loaded = [o.operands[1].type.element_type for o in ops_in(self.kernel) if is_matmul(o)]
+        elements = [getattr(argument.type, "element_type", None) for argument in self.block.arguments]
+        return loaded or [kind for kind in elements if isinstance(kind, ir.FloatType)]
 
     def run(self) -> None:
         kinds: list[ir.Type] = []

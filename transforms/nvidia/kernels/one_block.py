@@ -126,7 +126,7 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
     """What puts together the parts that a loop over tiles has made, element by element, with loops or without."""
     ops = _body(function)[:-1]
     made = [v for op in ops if op.name == "scf.forall" for v in op.results]
-    found = _components(_extended(ops, [], made, _is_pointwise))
+    found = _components(_extended(ops, [], made, _is_pointwise), _share_elements)
     names = [[op.name for op in part] for part in found]
     return [part for part, has in zip(found, names, strict=True) if "scf.for" in has or has.count("linalg.generic") > 1]
 
@@ -230,9 +230,12 @@ def _is_pointwise(op: ir.Operation) -> bool:
     return op.name == "linalg.generic" and _is_of_rows(op) and all_parallel(op)
 
 
-def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
-    """The ops by what hangs together, and can be computed at one time: nothing that depends on one of them comes before
-    another one."""
+def _components(
+    ops: Sequence[ir.Operation], share: Callable[[ir.Operation, ir.Operation], bool] | None = None
+) -> list[list[ir.Operation]]:
+    """The ops by what hangs together, as one reads the other or both `share` something, and can be computed at one time:
+    nothing that depends on one of them comes before another one."""
+    share = share or _share
     parts: list[list[ir.Operation]] = []
     times = _times(ops)
     for op in ops:
@@ -240,7 +243,7 @@ def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
         mine = [
             part
             for part in parts
-            if times[part[0]] == times[op] and any(other in read or _share(other, op) for other in part)
+            if times[part[0]] == times[op] and any(other in read or share(other, op) for other in part)
         ]
         joined = [other for part in mine for other in part]
         parts = [part for part in parts if not any(part is other for other in mine)]
@@ -270,6 +273,19 @@ def _share(a: ir.Operation, b: ir.Operation) -> bool:
     """Whether both read what one loop over tiles has made."""
     loops = [{op for v in operands_with_captures(x) if (op := defining_op(v)) is not None} for x in (a, b)]
     return any(op.name == "scf.forall" for op in loops[0] & loops[1])
+
+
+def _share_elements(a: ir.Operation, b: ir.Operation) -> bool:
+    """The same, where an element of one is of no more than a row of the other's, as of a sum and of what it divides.
+    Others, such as of keys' gradients and of values', would be computed for each two of their elements."""
+    first, second = (_elements(op) for op in (a, b))
+    return _share(a, b) and all(one == other for one, other in zip(first, second, strict=False))
+
+
+def _elements(op: ir.Operation) -> list[int]:
+    """The sizes of what an op computes, but those of 1."""
+    sizes = [s for v in op.results if isinstance(v.type, ir.RankedTensorType) for s in [v.type.shape]]
+    return [size for size in max(sizes, key=len, default=[]) if size != 1]
 
 
 def check_order(function: ir.Operation) -> None:
