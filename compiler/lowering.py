@@ -134,7 +134,6 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
         if forgone.versions and not forgone.all_fused:
             why = f"few queries have no kernels of their own, and take the time of many: {forgone.versions.message}"
             listener(dataclasses.replace(forgone.versions, severity="warning", message=why))
-        levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
@@ -150,7 +149,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
             )
-            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=levels)
+            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER)
             start = time.perf_counter()
             image, found = nvidia.make_image(module, find_entry(module, symbol_of(signature.name)), arch)
             recorder.timed(CODE, time.perf_counter() - start)
@@ -160,7 +159,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
             from .runtime import cpu
 
             passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
-            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature, meanwhile=texts)
             recorder.timed(CODE, time.perf_counter() - start)

@@ -211,3 +211,39 @@ func.func @branches(%x: tensor<16x64xf32>, %y: tensor<64x16xf32>, %dead: tensor<
   }
   return %r, %t : tensor<16x16xf32>, tensor<16x16xf32>
 }
+
+// -----
+
+// The first and the third become one, which the second one needs: that stands behind it now, and is no sibling.
+// CHECK-LABEL: func.func @needed
+// CHECK:      %[[R:.*]]:2 = scf.for {{.*}} iter_args(%{{.*}} = %arg2, %{{.*}} = %arg2)
+// CHECK:      %[[T:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[R]]#0)
+// CHECK:      return %[[T]], %[[R]]#1
+func.func @needed(%x: tensor<16x64xf32>, %y: tensor<64x16xf32>, %a: tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<16x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %c64 = arith.constant 64 : index
+  %zeros = arith.constant dense<0.0> : tensor<16x16xf32>
+  %first = scf.for %j = %c0 to %c64 step %c8 iter_args(%acc = %a) -> tensor<16x16xf32> {
+    %xt = tensor.extract_slice %x[0, %j] [16, 8] [1, 1] : tensor<16x64xf32> to tensor<16x8xf32>
+    %yt = tensor.extract_slice %y[%j, 0] [8, 16] [1, 1] : tensor<64x16xf32> to tensor<8x16xf32>
+    %s = linalg.matmul ins(%xt, %yt : tensor<16x8xf32>, tensor<8x16xf32>) outs(%zeros : tensor<16x16xf32>) -> tensor<16x16xf32>
+    %w = linalg.add ins(%acc, %s : tensor<16x16xf32>, tensor<16x16xf32>) outs(%a : tensor<16x16xf32>) -> tensor<16x16xf32>
+    scf.yield %w : tensor<16x16xf32>
+  }
+  %second = scf.for %j = %c0 to %c64 step %c8 iter_args(%acc = %first) -> tensor<16x16xf32> {
+    %xt = tensor.extract_slice %x[0, %j] [16, 8] [1, 1] : tensor<16x64xf32> to tensor<16x8xf32>
+    %yt = tensor.extract_slice %y[%j, 0] [8, 16] [1, 1] : tensor<64x16xf32> to tensor<8x16xf32>
+    %s = linalg.matmul ins(%xt, %yt : tensor<16x8xf32>, tensor<8x16xf32>) outs(%zeros : tensor<16x16xf32>) -> tensor<16x16xf32>
+    %w = linalg.sub ins(%acc, %s : tensor<16x16xf32>, tensor<16x16xf32>) outs(%a : tensor<16x16xf32>) -> tensor<16x16xf32>
+    scf.yield %w : tensor<16x16xf32>
+  }
+  %third = scf.for %j = %c0 to %c64 step %c8 iter_args(%acc = %a) -> tensor<16x16xf32> {
+    %xt = tensor.extract_slice %x[0, %j] [16, 8] [1, 1] : tensor<16x64xf32> to tensor<16x8xf32>
+    %yt = tensor.extract_slice %y[%j, 0] [8, 16] [1, 1] : tensor<64x16xf32> to tensor<8x16xf32>
+    %s = linalg.matmul ins(%xt, %yt : tensor<16x8xf32>, tensor<8x16xf32>) outs(%zeros : tensor<16x16xf32>) -> tensor<16x16xf32>
+    %w = linalg.mul ins(%acc, %s : tensor<16x16xf32>, tensor<16x16xf32>) outs(%a : tensor<16x16xf32>) -> tensor<16x16xf32>
+    scf.yield %w : tensor<16x16xf32>
+  }
+  return %second, %third : tensor<16x16xf32>, tensor<16x16xf32>
+}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...dialects.mlir import ir, scf
 from ..attention import is_matmul
 from ..equivalence import is_same
-from ..graph import backward_slice, can_move_after, is_pure, move_users_after, users_of
+from ..graph import backward_slice, can_move_after, in_order, is_pure, move_users_after, users_of
 from ..passes import Pass, option, remark
 from ..rewriting import Values, ancestors, defining_op, for_body, is_made_inside, make_for, ops_in, ops_of, terminator
 from ..slices import forall_bounds
@@ -56,6 +56,8 @@ class FuseSiblings(Pass):
                 if alike is not None and self._pays(alike) and _may_be_one(first, second):
                     remark(second.location, "what this loop has in common with another one is computed once for both")
                     loops[i] = _fused(alike), products | others
+                    known = dict(loops)  # what stood between them may stand behind them now
+                    loops = [(op, known[op]) for op in in_order(known, block)]
                     break
 
     def _pays(self, alike: _Alike) -> bool:
