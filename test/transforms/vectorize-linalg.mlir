@@ -557,3 +557,23 @@ func.func @on_tensors(%x: tensor<64x8xf32>, %y: tensor<8x16xf32>, %o: tensor<64x
   }
   return %r : tensor<64x16xf32>
 }
+
+// -----
+
+// One input is read in squares that are transposed in registers; another one, whose elements are four apart in both
+// directions, is no such square: it is gathered.
+// CHECK-LABEL: func.func @apart
+//       CHECK: vector.load {{.*}} : memref<8x8xf32>, vector<8xf32>
+//       CHECK: vector.gather
+//   CHECK-NOT: vector.load {{.*}} strided<[32, 4]>
+func.func @apart(%x: memref<8x8xf32>, %y: memref<8x8xf32, strided<[32, 4]>>, %out: memref<8x8xf32>) {
+  linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : memref<8x8xf32>, memref<8x8xf32, strided<[32, 4]>>) outs(%out : memref<8x8xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %d = arith.addf %a, %b : f32
+      linalg.yield %d : f32
+  }
+  return
+}

@@ -212,10 +212,12 @@ def check_error(
     eager: np.ndarray,
     own: float,
     program: RandomSource,
+    least: float = 0,
+    slack: float = 1,
 ) -> None:
     """Against float64. Allowed are a few times the error of the framework itself in the same type (`eager`), and of
     arguments, and what is computed of them, that are rounded once more (`rounded`, in several ways), and `own` of the
-    largest result.
+    largest result, or of `least`, if that is more; all that `slack` times.
 
     Where there is no number in float64 (rows without a key), or none in the framework's own type, none is asked for.
     But one of f16 has to be right: kernels compute in f32, where little overflows.
@@ -230,9 +232,9 @@ def check_error(
             np.nan_to_num((x - right)[is_known], nan=0, posinf=0, neginf=0) for x in (found, eager, *rounded)
         )
     is_finite = bool(np.isfinite(found[is_known]).all())
-    scale = np.abs(right[is_known]).max()
+    scale = max(np.abs(right[is_known]).max(), least)
     error, theirs, *arguments = (np.abs(x).max() for x in (error, theirs, *arguments))
-    allowed = 8 * theirs + 4 * max(arguments) + own * scale
+    allowed = slack * (8 * theirs + 4 * max(arguments) + own * scale)
     problem = f"error {error:.3g}, where {allowed:.3g} is allowed, of {scale:.3g}"
     assert is_finite and error <= allowed, f"{problem}{'' if is_finite else ', NaN'}\n{program!r}"
 

@@ -136,8 +136,7 @@ class OperandAccess:
         """True if the current tile of the operand is a full square, contiguous across the lanes."""
         across = self.schedule.transposed
         return (
-            across in operand.loops
-            and across == operand.dims[-1]
+            operand.stride_kind(across) == "unit"
             and operand.stride_kind(self.v) == "strided"
             and self.tile.count(across) == self.lanes
             and self.tile.mask is None
