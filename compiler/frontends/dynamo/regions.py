@@ -155,7 +155,7 @@ def find_regions(graph: torch.fx.GraphModule, carriers: AbstractSet[torch.fx.Nod
     regions = []
     for node in graph.graph.nodes:
         core, output, missed = _core(node)
-        if core is None or core & taken:
+        if core is None or core & taken or (not missed and _enclosed(core) & taken):  # another one in its midst
             continue
         left = taken | parts if output in carriers else taken
         region = Region([node], node, missed) if missed else _region(core, output, order, left, indexed, little, memory)

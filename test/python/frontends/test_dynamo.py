@@ -365,3 +365,17 @@ def test_autocast(inside, rest):
 def test_bad_options(options, message):
     with pytest.raises(Exception, match=message):
         compiled(lambda x: x + 1, options=options)(torch.zeros(2))
+
+
+def test_an_attention_in_the_midst_of_what_looks_like_one():
+    """Squares between matmuls may be probabilities; what these need goes through an attention, which is one already."""
+
+    def block(x, w, u, g):
+        x = x @ w
+        q = x.unflatten(-1, (4, 16)).transpose(1, 2)
+        x = x + F.scaled_dot_product_attention(q, q, q).transpose(1, 2).flatten(-2) @ u
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-3) @ g
+
+    args, counts = tensors((2, 9, 64), (64, 64), (64, 64), (64, 24)), Counts()
+    torch.testing.assert_close(compiled(block)(*args), block(*args), rtol=1e-4, atol=1e-4)
+    assert (counts.kernels, counts.left) == (1, 0)
