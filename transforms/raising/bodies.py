@@ -16,7 +16,7 @@ from .loops import extents
 if TYPE_CHECKING:
     from .tracing import Tracer
 
-SUMS = {"arith.addf": "sum", "arith.andi": "all", "arith.ori": "any"}
+SUMS = {"arith.addf": "sum", "arith.addi": "count", "arith.andi": "all", "arith.ori": "any"}
 MAXIMA = {"arith.maximumf", "arith.maxnumf"}
 
 

@@ -20,7 +20,7 @@ from ..rewriting import defining_op
 from .expressions import Expr
 from .indices import Index, Var
 from .matching import variables_of
-from .quotients import Keys, Quotient, is_mask, quotient, summed, varies, without
+from .quotients import Keys, Quotient, along_k, is_mask, quotient, summed, varies, without
 from .relative import EXPONENTIALS
 from .tracing import Tracer
 
@@ -68,11 +68,24 @@ def _keys(tracer: Tracer, x: Expr, through: Expr) -> Keys | None:
         return None
     q = quotient(tracer, through)
     masks = [f for f in q.num if is_mask(f)]
-    if not masks or any(summed(tracer, count, k) not in masks for count in q.den):
+    if not masks or not all(_counts(tracer, count, masks, k) for count in q.den):
         return None
     number, sums = _numbers(without(q.num, masks))
     body = _summed(tracer, sums[0], k) if len(sums) == 1 else None
     return k if body is not None and number * body[0] == -1 and body[1] is x else None
+
+
+def _counts(tracer: Tracer, count: Expr, masks: Sequence[Expr], k: Keys) -> bool:
+    """Whether `count` is Σ_k c for one of the masks c, counted in floats or in integers."""
+    body = summed(tracer, count, k)
+    if body is not None:
+        return body in masks
+    whole = count.args[0] if count.name in ("arith.sitofp", "arith.uitofp") else count
+    reduction = tracer.reduction(whole) if whole.kind == "element" else None
+    if reduction is None or reduction.kind != "count" or tracer.expand(reduction.init).number != 0:
+        return False
+    body = along_k(tracer, reduction, k)
+    return body is not None and body.name == "arith.extui" and any(body.args[0] is mask.args[0] for mask in masks)
 
 
 def _numbers(factors: Sequence[Expr]) -> tuple[float, list[Expr]]:

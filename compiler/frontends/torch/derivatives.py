@@ -49,9 +49,17 @@ def _gradients_of_factors(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tenso
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
     return (
-        _product(gradient, b.mT).sum_to_size(a.shape) if wants_a else None,
-        _product(a.mT, gradient).sum_to_size(b.shape) if wants_b else None,
+        _gradient(gradient, b.mT, a) if wants_a else None,
+        _gradient(a.mT, gradient, b) if wants_b else None,
     )
+
+
+def _gradient(left: torch.Tensor, right: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """Their product, as the gradient by `factor`: of one that stands transposed as that is in memory, so that it need
+    not be transposed behind a sum over the heads that share it."""
+    if factor.stride(-2) == 1 and factor.stride(-1) != 1:
+        return _product(right.mT, left.mT).sum_to_size(factor.mT.shape).mT
+    return _product(left, right).sum_to_size(factor.shape)
 
 
 _product.register_autograd(_gradients_of_factors, setup_context=_keep_factors)

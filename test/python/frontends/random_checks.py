@@ -117,11 +117,6 @@ class Framework:
         if with_open_sizes:
             yield self._test(self.check_on_cpu, 30, {"program": {"is_open": True}}, (pytest.mark.slow,))
 
-    def tests_of_training(self, few: int, many: int) -> Iterator[Callable[..., None]]:
-        """With so many examples, and a slow one with more. Of 32 bits and more: gradients jump where functions bend."""
-        for count, marks in ((few, ()), (many, (pytest.mark.slow,))):
-            yield self._test(self.check_on_cpu, count, {"program": {"dtypes": ("f32", "f32", "f64")}}, marks)
-
     def programs(self, **options: Any) -> st.SearchStrategy:
         def drawn(draw: Any) -> RandomSource:
             return type(self).program(lambda choices: draw(st.sampled_from(list(choices))), **options)
@@ -144,3 +139,28 @@ class Framework:
         for mark in marks:
             test = mark(test)
         return test
+
+
+class Training(Framework):
+    """Of results, and gradients by all arguments of floats of their sum, each times a number of its own."""
+
+    slack = 4.0
+
+    def factors(self, shape: Sequence[int], number: int) -> np.ndarray:
+        """What the elements of a result are multiplied by."""
+        return np.random.default_rng(number).standard_normal(shape).astype(np.float32)
+
+    def least_scale(self, right: Sequence[np.ndarray]) -> float:
+        """Gradients that cancel each other are 0 to the rounding of the others."""
+        return max(float(np.abs(x).max(initial=0)) for x in right)
+
+    def check_results(self, program: Any, args: Sequence[Any], found: Sequence[np.ndarray], is_wide: bool) -> None:
+        """A row that is no number makes all gradients none."""
+        right = self.results(program, [wide(self.array(x)) for x in args])
+        if all(np.isfinite(x).all() for x in right):
+            super().check_results(program, args, found, is_wide)
+
+    def tests_of_training(self, few: int, many: int, dtypes: Sequence[str]) -> Iterator[Callable[..., None]]:
+        """With so many examples, and a slow one with more. Not of 16 bits: gradients jump where functions bend."""
+        for count, marks in ((few, ()), (many, (pytest.mark.slow,))):
+            yield self._test(self.check_on_cpu, count, {"program": {"dtypes": dtypes}}, marks)

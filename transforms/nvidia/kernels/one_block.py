@@ -233,8 +233,8 @@ def _is_pointwise(op: ir.Operation) -> bool:
 def _components(
     ops: Sequence[ir.Operation], share: Callable[[ir.Operation, ir.Operation], bool] | None = None
 ) -> list[list[ir.Operation]]:
-    """The ops by what hangs together, as one reads the other or both `share` something, and can be computed at one time:
-    nothing that depends on one of them comes before another one."""
+    """The ops by what hangs together, as one reads the other or both `share` something, and can be computed at one
+    time: nothing that depends on one of them comes before another one."""
     share = share or _share
     parts: list[list[ir.Operation]] = []
     times = _times(ops)

@@ -31,7 +31,7 @@ from ..elements import byte_width
 from ..launching import allocate, block_number, ceil_div, kernel_module, launch, strided, to_tensor, update_type
 from .lanes import NotInLanes
 from .one_block import is_of_tiles
-from .producer_body import KernelArguments, ProducerBody, is_elementwise, thread_count
+from .producer_body import KernelArguments, ProducerBody, is_elementwise, sums_few, thread_count
 
 COPIED = ("f16", "bf16", "f32", "i8", "i16", "i32", "i64", "f8E4M3FN", "f8E5M2", "i1")
 
@@ -108,7 +108,7 @@ def _returned(end: ir.Operation) -> list[ir.Value]:
     memory."""
     found: dict[ir.Value, None] = {}
     for value in end.operands:
-        if isinstance(value.type, ir.RankedTensorType) and _is_computed(value, end):
+        if isinstance(value.type, ir.RankedTensorType) and (_is_computed(value, end) or _is_summed(value, end)):
             users = (use.owner.operation for use in through(value, *VIEWS).uses)
             alone = all(u == end or u.name in (*VIEWS, "tensor.concat") or is_elementwise(u) for u in users)
             if alone and not is_of_tiles(value, end.block):
@@ -124,6 +124,11 @@ def _is_computed(value: ir.Value, reader: ir.Operation) -> bool:
     if op is None or op.block != reader.block:
         return False
     return op.name == "tensor.concat" or (is_elementwise(op) and filled_with(op.results[0]) is None)
+
+
+def _is_summed(value: ir.Value, reader: ir.Operation) -> bool:
+    op = defining_op(through(value, *VIEWS))
+    return op is not None and op.block == reader.block and _is_known(value.type) and sums_few(op)
 
 
 def _is_known(kind: ir.RankedTensorType) -> bool:

@@ -25,6 +25,7 @@ from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 
 STORED = ("scf.forall", "bufferization.to_tensor")  # what kernels write
 MOST_STEPS = 512  # of the ops for an element, beyond which chains go through memory instead
+MOST_SUMMED = 32  # elements of a sum that a thread adds up, as of the heads of a group
 
 Elements = list[ir.Value]  # one, which is the same for all, or one for each
 
@@ -142,6 +143,8 @@ class ProducerBody:
             raise NotInLanes
         if is_elementwise(op):
             return self._computed(op, list(op.results).index(value), at)
+        if sums_few(op) and [d for d, i in enumerate(at) if i.varies] in ([], [len(at) - 1]):
+            return self._summed(op, at)
         if op.name in ("tensor.pad", "tensor.insert_slice"):
             raise NotInLanes  # ``pieces-to-elements`` can
         return self._loaded(value, at)
@@ -211,10 +214,25 @@ class ProducerBody:
         loops = {dim_position(e): i for e, i in zip(written.results, at, strict=True)}
         return self.in_body(op, loops)(terminator(op.regions[0].blocks[0]).operands[number])
 
-    def in_body(self, op: ir.Operation, loops: Mapping[int | None, Lanes]) -> Callable[[ir.Value], Elements]:
-        """What values of an op's body are where its loops are there."""
+    def _summed(self, op: ir.Operation, at: tuple[Lanes, ...]) -> Elements:
+        """Of rows that lie side by side as the result's do, one after the other."""
+        loops = {dim_position(e): i for e, i in zip(indexing_maps(op)[-1].results, at, strict=True)}
+        (along,), (count,) = _summed_loop(op)
+        block = op.regions[0].blocks[0]
+        total = self.element(op.operands[len(op.operands) - 1], at)
+        for number in range(count):
+            known = {block.arguments[len(block.arguments) - 1]: total}
+            here = self.in_body(op, loops | {along: Lanes((), (number,))}, known)
+            total = here(terminator(block).operands[0])
+        return total
+
+    def in_body(
+        self, op: ir.Operation, loops: Mapping[int | None, Lanes], known: Mapping[ir.Value, Elements] | None = None
+    ) -> Callable[[ir.Value], Elements]:
+        """What values of an op's body are where its loops are there; those of its arguments that are `known` need not
+        be read."""
         maps, block = indexing_maps(op), op.regions[0].blocks[0]
-        values: dict[ir.Value, Elements] = {}
+        values = dict(known or {})
 
         def here(value: ir.Value) -> Elements:
             if value in values:
@@ -426,3 +444,37 @@ def is_elementwise(op: ir.Operation) -> bool:
     first = len(op.operands) - len(op.results)
     own = [sorted(d for d in map(dim_position, m.results) if d is not None) for m in indexing_maps(op)[first:]]
     return all(dims == list(loops) for dims in own) and not any(len(o.regions) for o in ops_in(op))
+
+
+def sums_few(op: ir.Operation) -> bool:
+    """Whether each element of the only result is a sum of few, which start from a number and are as far apart as rows:
+    what is read for elements side by side is side by side, too."""
+    if (
+        op.name != "linalg.generic"
+        or len(op.results) != 1
+        or not reduces(op)
+        or any(len(o.regions) for o in ops_in(op))
+    ):
+        return False
+    along, counts = _summed_loop(op)
+    *inputs, written = indexing_maps(op)
+    rows = [d for d in map(dim_position, written.results) if d is not None]
+    in_order = len(rows) > 0 and len(rows) + 1 == len(iterator_types(op))
+    if len(along) != 1 or not counts or counts[0] > MOST_SUMMED or not in_order:
+        return False
+    last = [m.results[len(m.results) - 1] for m in inputs if len(m.results)]
+    return repeated_number(op.operands[len(op.operands) - 1]) is not None and all(
+        dim_position(e) == rows[-1] for e in last
+    )
+
+
+def _summed_loop(op: ir.Operation) -> tuple[list[int], list[int]]:
+    """The loops that a sum goes through, and their lengths, where the shapes of operands tell."""
+    along = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
+    sizes = {
+        dim_position(e): value.type.shape[d]
+        for value, m in zip(op.operands, indexing_maps(op), strict=True)
+        if isinstance(value.type, ir.ShapedType)
+        for d, e in enumerate(m.results)
+    }
+    return along, [size for d in along if (size := sizes.get(d, DYNAMIC)) != DYNAMIC]
