@@ -149,7 +149,9 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
             )
-            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER)
+            pass_manager.run(
+                [*fusion, *passes], module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER
+            )
             start = time.perf_counter()
             image, found = nvidia.make_image(module, find_entry(module, symbol_of(signature.name)), arch)
             recorder.timed(CODE, time.perf_counter() - start)
