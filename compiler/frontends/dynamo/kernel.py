@@ -14,13 +14,14 @@ from ....dialects.diagnostic import DiagnosedError
 from ....transforms.raising.softmax import SINGLE_KEY
 from ... import counts
 from ...api import CompileError
-from ...diagnostics import user_error
+from ...diagnostics import Bug, report_bug, user_error
 from ..torch.tracing import TorchKernel, TorchProgram, trace
 
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
 NO_ATTENTION = "no plain softmax was found between its matmuls"
+INTERNAL = "an internal error of attn_opt"
 
 _kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
 _warned: set[str] = set()  # the reasons that were told
@@ -110,6 +111,9 @@ class Kernels:
                 self._fix_sizes(inputs)
                 return self.of(inputs)
             found = error.diagnostics[0].message
+        except Bug as bug:  # torch can do without us
+            report_bug(bug, "attn_opt")
+            found = f"{INTERNAL}: {bug.what}"
         _kernels[key] = found
         if len(_kernels) > MAX_KERNELS:
             _kernels.popitem(last=False)

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler.diagnostics import Bug  # noqa: E402
 from attn_opt.compiler.frontends.dynamo import derivatives as derivatives_of_kernels  # noqa: E402
 from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
@@ -660,6 +661,19 @@ def test_derivatives_without_a_kernel_leave_attention_to_torch(monkeypatch):
     with torch.no_grad():
         fast(*tensors(*PLAIN))
     assert counts.kernels >= 2
+
+
+def test_an_internal_error_leaves_attention_to_torch(monkeypatch, capfd):
+    def broken(*arguments):
+        raise Bug("pass 'cse' crashed", "builtin.module(cse)", "module {}")
+
+    monkeypatch.setattr(derivatives_of_kernels, "_kernel", broken)
+    monkeypatch.setattr(dynamo_kernel, "_kernels", collections.OrderedDict())
+    with pytest.warns(
+        UserWarning, match="left to torch: of its derivative: an internal error of attn_opt: pass 'cse' crash"
+    ):
+        assert_like_float64(by_hand, needy(*PLAIN))
+    assert "--pass-pipeline='builtin.module(cse)'" in capfd.readouterr().err
 
 
 def test_ops_that_torch_cannot_differentiate(monkeypatch):
