@@ -10,6 +10,7 @@ from .passes import Pass
 from .rewriting import defining_op, ops_in
 
 LOOPS = ("scf.for", "scf.forall")
+INSERTS = ("tensor.insert_slice", "tensor.parallel_insert_slice")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class OwnInits(Pass):
     A shared fill would have to live on and be copied for each of them. A shared empty tensor says that two results
     have the same dimensions, or may share memory, where they only happen to be of one size: also of a loop that carries
     both, in one buffer as one-shot-bufferize has it. So does a fill of another tensor's slice, whose copies fill empty
-    tensors.
+    tensors, and a slice itself that several ops write to and none of them reads: it is left to the one whose result is
+    inserted where it was. Bufferization puts all of them there, one after the other, before the others are copied.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -40,6 +42,8 @@ class OwnInits(Pass):
             for init in ops_in(op):
                 if is_init(init) and init.results:
                     _give_each_its_own(init)
+        for part in ops_in(op, "tensor.extract_slice"):
+            _leave_to_its_own(part)
 
 
 def _is_fill(op: ir.Operation) -> bool:
@@ -62,6 +66,29 @@ def _give_each_its_own(init: ir.Operation) -> None:
             user.operands[use.operand_number] = _copy(init)
     if not list(init.results[0].uses):
         init.erase()
+
+
+def _leave_to_its_own(part: ir.Operation) -> None:
+    """Gives ops that write to a slice, whose elements they do not read, an empty tensor, if there are several."""
+    writers = [(use.owner.operation, use.operand_number) for use in part.results[0].uses if _overwrites(use)]
+    for user, number in writers if len(writers) > 1 else []:
+        if not _goes_back(user, part):
+            with ir.InsertionPoint(user), part.location:
+                user.operands[number] = build.empty(known_sizes(part.results[0]), part.results[0].type.element_type)
+
+
+def _overwrites(use: ir.OpOperand) -> bool:
+    """Whether the use is a destination of an op that does not read it."""
+    user = use.owner.operation
+    if not user.name.startswith("linalg.") or not _is_init(user, use):
+        return False
+    return not list(user.regions[0].blocks[0].arguments[use.operand_number].uses)
+
+
+def _goes_back(op: ir.Operation, part: ir.Operation) -> bool:
+    """Whether a result of `op` is inserted into what the slice is of."""
+    users = [use.owner.operation for result in op.results for use in result.uses]
+    return any(user.name in INSERTS and user.operands[1] == part.operands[0] for user in users)
 
 
 def _copy(init: ir.Operation) -> ir.Value:

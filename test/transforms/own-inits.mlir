@@ -68,3 +68,24 @@ func.func @carried(%x: tensor<1xf32>, %y: tensor<1xf32>) -> (tensor<8xf32>, tens
   }
   return %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
 }
+
+// A slice that two ops write to stays the place of the one whose result is inserted there.
+// CHECK-LABEL: func.func @inserted
+// CHECK:       %[[S:.*]] = tensor.extract_slice %[[A:.*]][
+// CHECK-NEXT:  %[[X:.*]] = linalg.exp {{.*}} outs(%[[S]] :
+// CHECK-NEXT:  %[[E:.*]] = tensor.empty() : tensor<1x4xf32>
+// CHECK-NEXT:  %[[Y:.*]] = linalg.log {{.*}} outs(%[[E]] :
+// CHECK:         tensor.parallel_insert_slice %[[X]] into %[[A]]
+// CHECK:         tensor.parallel_insert_slice %[[Y]] into
+func.func @inserted(%x: tensor<1x4xf32>, %a: tensor<8x4xf32>, %b: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %r:2 = scf.forall (%i) in (8) shared_outs(%p = %a, %q = %b) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+    %s = tensor.extract_slice %p[%i, 0] [1, 4] [1, 1] : tensor<8x4xf32> to tensor<1x4xf32>
+    %0 = linalg.exp ins(%x : tensor<1x4xf32>) outs(%s : tensor<1x4xf32>) -> tensor<1x4xf32>
+    %1 = linalg.log ins(%x : tensor<1x4xf32>) outs(%s : tensor<1x4xf32>) -> tensor<1x4xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %0 into %p[%i, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+      tensor.parallel_insert_slice %1 into %q[%i, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+    }
+  }
+  return %r#0, %r#1 : tensor<8x4xf32>, tensor<8x4xf32>
+}

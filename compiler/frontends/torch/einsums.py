@@ -12,9 +12,10 @@ apart again:
 torch merges them in the order of the letters: r·n is what an index of r and n has no known stride in.
 """
 
+import contextlib
 import math
 import string
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -147,3 +148,42 @@ def _merged(x: torch.Tensor, first: int, counts: Sequence[int]) -> torch.Tensor:
         shape.append(math.prod(x.shape[first : first + count]))
         first += count
     return x.reshape(shape)
+
+
+@contextlib.contextmanager
+def autocast(graph: torch.fx.Graph) -> Iterator[None]:
+    """Within it, factors of sums are cast to the type that autocast has for those, which it does within torch's own
+    einsum: not in one that stays whole, or is written out here."""
+    before: list[tuple[torch.fx.Node, tuple[Any, ...]]] = []
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.einsum.default):
+        equation, operands, *path = node.args
+        values = [operand.meta["val"] for operand in operands]
+        kind = _autocast(equation, values)
+        if kind is None:
+            continue
+        before.append((node, node.args))
+        with graph.inserting_before(node):
+            factors = [graph.call_function(torch.ops.aten.to.dtype, (operand, kind)) for operand in operands]
+        for factor, value in zip(factors, values, strict=True):
+            factor.meta["val"] = value.to(kind)
+        node.args = (equation, factors, *path)
+    try:
+        yield
+    finally:
+        for node, args in before:
+            factors, node.args = node.args[1], args
+            for factor in factors:
+                graph.erase_node(factor)
+
+
+def _autocast(equation: str, operands: Sequence[torch.Tensor]) -> torch.dtype | None:
+    """The type that there is for factors of an einsum, if they are such, and of another one."""
+    device = operands[0].device.type
+    if not torch.is_autocast_enabled(device) or not all(x.is_floating_point() for x in operands):
+        return None
+    inputs, arrow, out = equation.replace(" ", "").partition("->")
+    shared = {c for c in inputs if c.isalpha() and sum(c in term for term in inputs.split(",")) > 1}
+    kind = torch.get_autocast_dtype(device)
+    is_sum = not shared <= {*out} if arrow else bool(shared)
+    is_done = all(x.dtype == kind for x in operands) or any(x.dtype == torch.float64 for x in operands)
+    return kind if is_sum and not is_done else None

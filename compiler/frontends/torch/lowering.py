@@ -30,6 +30,7 @@ from ..sequential import to_loops
 from ..sorting import by_rank
 from . import complex as torch_complex
 from . import divisions as torch_divisions
+from . import einsums as torch_einsums
 from . import experts as torch_experts
 from . import numbers as torch_numbers
 from . import scalars as torch_scalars
@@ -73,7 +74,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse_other_shapes(program.graph_module.graph)
     refuse_tangents(program.graph_module.graph, WAY_OUT)
     program = without_flex_attention(program)
-    with torch_shapes.views_as_reshapes(program.graph_module), _decomposing():
+    with torch_shapes.views_as_reshapes(program.graph_module), torch_einsums.autocast(program.graph), _decomposing():
         program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     graph = program.graph_module.graph
     torch_complex.split(graph)
@@ -112,7 +113,9 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     from .flex import without_flex_attention
 
     with _decomposing():
-        program = without_flex_attention(program).run_decompositions({})
+        program = without_flex_attention(program)
+        with torch_einsums.autocast(program.graph):
+            program = program.run_decompositions({})
     forget_asserts(program.graph)
     return program
 

@@ -428,6 +428,32 @@ def test_autocast():
     assert counts.kernels >= 2
 
 
+def by_einsum_of_probabilities(q, k, v):
+    """In what autocast leaves alone, einsum's own products are cast."""
+    p = torch.softmax(q.float() @ k.float().mT, -1).to(v.dtype)
+    return torch.einsum("bhqk,bhkd->bhqd", p, v)
+
+
+def sharing_keys_without_softmax(q, k, v):
+    q, k, v = q.unflatten(1, (2, 2)), k.unsqueeze(2), v.unsqueeze(2)
+    return (torch.exp(torch.tanh(q @ k.mT * 0.3)) / 7 @ v).flatten(1, 2)
+
+
+@pytest.mark.parametrize(
+    "function, shapes", [(by_einsum_of_probabilities, PLAIN), (sharing_keys_without_softmax, GROUPS)]
+)
+def test_what_is_called_under_autocast(function, shapes):
+    fast = compiled(function)
+
+    def cast(*args):
+        with torch.autocast("cpu", torch.bfloat16):
+            return fast(*args)
+
+    args = needy(*shapes)
+    assert_like_float64(function, args, atol=2e-2, fast=cast)
+    assert cast(*args).dtype == torch.bfloat16
+
+
 def test_bfloat16():
     args = [x.detach().bfloat16().requires_grad_() for x in needy(*PLAIN)]
     assert_like_float64(by_hand, args, atol=2e-2)
