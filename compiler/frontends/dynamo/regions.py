@@ -386,6 +386,8 @@ def _writers(
 
 def _enclosed(core: set[torch.fx.Node]) -> set[torch.fx.Node]:
     """What depends on the core and is needed by it, such as a mask expanded to the scores' shape."""
+    if len(core) < 2:  # a call alone, before which all of a model may stand
+        return set()
     needed, pending = set[torch.fx.Node](), list(core)
     while pending:
         for producer in pending.pop().all_input_nodes:

@@ -407,22 +407,21 @@ def test_what_is_computed_without_gradients():
     assert_like_float64(partly, needy(*PLAIN))
 
 
+def under_autocast(function):
+    def cast(*args):
+        with torch.autocast("cpu", torch.bfloat16):
+            return function(*args)
+
+    return cast
+
+
 def test_autocast():
     """The result is bfloat16, and gradients are those of float32 in what that has of digits, and of the type of the
     inputs."""
     args = needy(*PLAIN)
 
-    def cast(q, k, v):
-        with torch.autocast("cpu", torch.bfloat16):
-            return by_hand(q, k, v)
-
     fast, counts = compiled(by_hand), Counts()
-
-    def outside(*args):
-        with torch.autocast("cpu", torch.bfloat16):
-            return fast(*args)
-
-    for one in (compiled(cast), outside):
+    for one in (compiled(under_autocast(by_hand)), under_autocast(fast)):
         assert_like_float64(by_hand, args, atol=2e-2, fast=one)
         assert one(*args).dtype == torch.bfloat16
     assert counts.kernels >= 2
@@ -443,13 +442,7 @@ def sharing_keys_without_softmax(q, k, v):
     "function, shapes", [(by_einsum_of_probabilities, PLAIN), (sharing_keys_without_softmax, GROUPS)]
 )
 def test_what_is_called_under_autocast(function, shapes):
-    fast = compiled(function)
-
-    def cast(*args):
-        with torch.autocast("cpu", torch.bfloat16):
-            return fast(*args)
-
-    args = needy(*shapes)
+    args, cast = needy(*shapes), under_autocast(compiled(function))
     assert_like_float64(function, args, atol=2e-2, fast=cast)
     assert cast(*args).dtype == torch.bfloat16
 

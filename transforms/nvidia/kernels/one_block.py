@@ -119,7 +119,7 @@ def between_matmuls(function: ir.Operation, sums: bool = True) -> list[list[ir.O
         if _has_contraction(op) or reaching & {ancestor_in(user, op.block) for user in users}:
             reaching.add(op)
     core = [op for op in ops if _has_contraction(op) or (op in reached and op in reaching)]
-    return _components(_extended(ops, core, [], _is_of_rows if sums else _is_pointwise))
+    return _components(_extended(ops, core, [], _is_of_rows if sums else _is_pointwise), _share)
 
 
 def merges(function: ir.Operation) -> list[list[ir.Operation]]:
@@ -142,7 +142,7 @@ def beside_loops(function: ir.Operation, together: bool = True) -> list[list[ir.
     for core in [small] if together else [[op] for op in small]:
         extended = _extended(ops, core, [], _is_of_rows if together else _is_pointwise)
         free = [op for op in extended if op not in taken]
-        parts += [part for part in _components(free) if any(op in part for op in core)]
+        parts += [part for part in _components(free, _share) if any(op in part for op in core)]
         taken.update(op for part in parts for op in part)
     return [*merged, *parts] if parts else []
 
@@ -231,11 +231,10 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _components(
-    ops: Sequence[ir.Operation], share: Callable[[ir.Operation, ir.Operation], bool] | None = None
+    ops: Sequence[ir.Operation], share: Callable[[ir.Operation, ir.Operation], bool]
 ) -> list[list[ir.Operation]]:
     """The ops by what hangs together, as one reads the other or both `share` something, and can be computed at one
     time: nothing that depends on one of them comes before another one."""
-    share = share or _share
     parts: list[list[ir.Operation]] = []
     times = _times(ops)
     for op in ops:
@@ -284,8 +283,8 @@ def _share_elements(a: ir.Operation, b: ir.Operation) -> bool:
 
 def _elements(op: ir.Operation) -> list[int]:
     """The sizes of what an op computes, but those of 1."""
-    sizes = [s for v in op.results if isinstance(v.type, ir.RankedTensorType) for s in [v.type.shape]]
-    return [size for size in max(sizes, key=len, default=[]) if size != 1]
+    shapes = [v.type.shape for v in op.results if isinstance(v.type, ir.RankedTensorType)]
+    return [size for size in max(shapes, key=len, default=[]) if size != 1]
 
 
 def check_order(function: ir.Operation) -> None:

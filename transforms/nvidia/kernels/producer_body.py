@@ -11,6 +11,7 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tiling import Untileable
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces, sum_of_loops
 from ....dialects.tiling.tensor_ops import reassociation
+from ...extents import static_extents
 from ...passes import PassError
 from ...reshapes import RESHAPES, VIEWS
 from ...rewriting import defining_op, either, is_constant, only_if, ops_in, terminator, through
@@ -217,7 +218,9 @@ class ProducerBody:
     def _summed(self, op: ir.Operation, at: tuple[Lanes, ...]) -> Elements:
         """Of rows that lie side by side as the result's do, one after the other."""
         loops = {dim_position(e): i for e, i in zip(indexing_maps(op)[-1].results, at, strict=True)}
-        (along,), (count,) = _summed_loop(op)
+        along = iterator_types(op).index("reduction")
+        count = static_extents(op)[along]
+        assert count is not None, "sums_few knows how many"
         block = op.regions[0].blocks[0]
         total = self.element(op.operands[len(op.operands) - 1], at)
         for number in range(count):
@@ -456,25 +459,13 @@ def sums_few(op: ir.Operation) -> bool:
         or any(len(o.regions) for o in ops_in(op))
     ):
         return False
-    along, counts = _summed_loop(op)
+    kinds = iterator_types(op)
     *inputs, written = indexing_maps(op)
     rows = [d for d in map(dim_position, written.results) if d is not None]
-    in_order = len(rows) > 0 and len(rows) + 1 == len(iterator_types(op))
-    if len(along) != 1 or not counts or counts[0] > MOST_SUMMED or not in_order:
+    if not rows or len(rows) + 1 != len(kinds) or kinds.count("reduction") != 1:
+        return False
+    count = static_extents(op)[kinds.index("reduction")]
+    if count is None or count > MOST_SUMMED or repeated_number(op.operands[len(op.operands) - 1]) is None:
         return False
     last = [m.results[len(m.results) - 1] for m in inputs if len(m.results)]
-    return repeated_number(op.operands[len(op.operands) - 1]) is not None and all(
-        dim_position(e) == rows[-1] for e in last
-    )
-
-
-def _summed_loop(op: ir.Operation) -> tuple[list[int], list[int]]:
-    """The loops that a sum goes through, and their lengths, where the shapes of operands tell."""
-    along = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
-    sizes = {
-        dim_position(e): value.type.shape[d]
-        for value, m in zip(op.operands, indexing_maps(op), strict=True)
-        if isinstance(value.type, ir.ShapedType)
-        for d, e in enumerate(m.results)
-    }
-    return along, [size for d in along if (size := sizes.get(d, DYNAMIC)) != DYNAMIC]
+    return all(dim_position(e) == rows[-1] for e in last)
