@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
-from attn_opt.compiler import compile, stats  # noqa: E402
+from attn_opt.compiler import compile  # noqa: E402
 from attn_opt.compiler.frontends.dynamo.kernel import INTERNAL  # noqa: E402
+from dynamo_harness import Counts, compiled  # noqa: E402
 from random_checks import Framework, Training, listed  # noqa: E402
 from random_programs import RandomProgram  # noqa: E402
 from random_source import DTYPES, off_by_rounding  # noqa: E402
@@ -62,11 +63,11 @@ class TorchTraining(Training, Torch):
 
     def compiled(self, program: RandomProgram, **options: Any) -> Any:
         torch._dynamo.reset()
-        fast = torch.compile(program.function, backend="attn_opt")
+        fast, counts = compiled(program.function), Counts()
 
         def called(*args: torch.Tensor) -> list[torch.Tensor]:
             found = self.gradients(fast, args)
-            assert not [reason for reason in stats()["reasons"] if INTERNAL in reason], repr(program)
+            assert not [reason for reason in counts.reasons if INTERNAL in reason], repr(program)
             return found
 
         return called
