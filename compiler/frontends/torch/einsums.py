@@ -158,7 +158,7 @@ def autocast(graph: torch.fx.Graph) -> Iterator[None]:
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.einsum.default):
         equation, operands, *path = node.args
         values = [operand.meta["val"] for operand in operands]
-        kind = _autocast(equation, values)
+        kind = _autocast(node.meta["val"], values)
         if kind is None:
             continue
         before.append((node, node.args))
@@ -176,14 +176,11 @@ def autocast(graph: torch.fx.Graph) -> Iterator[None]:
                 graph.erase_node(factor)
 
 
-def _autocast(equation: str, operands: Sequence[torch.Tensor]) -> torch.dtype | None:
-    """The type that there is for factors of an einsum, if they are such, and of another one."""
-    device = operands[0].device.type
-    if not torch.is_autocast_enabled(device) or not all(x.is_floating_point() for x in operands):
+def _autocast(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.dtype | None:
+    """The type that autocast has for factors, if it cast these: `result` is of it then. Where nothing is summed, be it
+    that what would be has a single element, torch multiplies element by element, which is not cast."""
+    device = result.device.type
+    if not torch.is_autocast_enabled(device):
         return None
-    inputs, arrow, out = equation.replace(" ", "").partition("->")
-    shared = {c for c in inputs if c.isalpha() and sum(c in term for term in inputs.split(",")) > 1}
     kind = torch.get_autocast_dtype(device)
-    is_sum = not shared <= {*out} if arrow else bool(shared)
-    is_done = all(x.dtype == kind for x in operands) or any(x.dtype == torch.float64 for x in operands)
-    return kind if is_sum and not is_done else None
+    return kind if result.dtype == kind and any(x.dtype != kind for x in operands) else None

@@ -438,13 +438,24 @@ def sharing_keys_without_softmax(q, k, v):
     return (torch.exp(torch.tanh(q @ k.mT * 0.3)) / 7 @ v).flatten(1, 2)
 
 
+def by_einsum_without_softmax(q, k, v):
+    """Of one key it is no sum, and is not cast."""
+    return torch.einsum("bhqk,bhkd->bhqd", torch.relu(q @ k.mT).to(v.dtype).square(), v)
+
+
 @pytest.mark.parametrize(
-    "function, shapes", [(by_einsum_of_probabilities, PLAIN), (sharing_keys_without_softmax, GROUPS)]
+    "function, shapes",
+    [
+        (by_einsum_of_probabilities, PLAIN),
+        (sharing_keys_without_softmax, GROUPS),
+        (by_einsum_without_softmax, PLAIN),
+        (by_einsum_without_softmax, [PLAIN[0], (2, 4, 1, 8), (2, 4, 1, 8)]),
+    ],
 )
 def test_what_is_called_under_autocast(function, shapes):
     args, cast = needy(*shapes), under_autocast(compiled(function))
     assert_like_float64(function, args, atol=2e-2, fast=cast)
-    assert cast(*args).dtype == torch.bfloat16
+    assert cast(*args).dtype == under_autocast(function)(*args).dtype
 
 
 def test_bfloat16():
