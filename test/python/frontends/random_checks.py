@@ -56,6 +56,7 @@ class Framework:
         return np.asarray(x)
 
     slack = 1.0  # how many times the errors of forward passes are allowed
+    epsilon = 0.0  # of roundings that are coarser than those of a program's types
 
     def least_scale(self, right: Sequence[np.ndarray]) -> float:
         """What errors are of where a result, of all that are `right`, is less."""
@@ -64,6 +65,9 @@ class Framework:
     def can_be_checked(self, right: Sequence[np.ndarray]) -> bool:
         """Whether results that are `right` in float64 say anything of others."""
         return True
+
+    def epsilon_of(self, x: np.ndarray) -> float:
+        return max(float(finfo(x.dtype).eps), self.epsilon)
 
     def operands(self, kernel: Any, args: Sequence[Any]) -> list[Any]:
         """With what the kernel's module takes beside a call's arguments."""
@@ -77,10 +81,10 @@ class Framework:
         right = self.results(program, exact)
         if not self.can_be_checked(right):
             return
-        by = F32 if program.dtype != "f64" else float(np.finfo(float).eps)
+        by = max(F32 if program.dtype != "f64" else float(np.finfo(float).eps), self.epsilon)
         rounded = []
         for _ in range(3):
-            epsilons = [float(finfo(x.dtype).eps) if is_float(x) else 0 for x in given]
+            epsilons = [self.epsilon_of(x) if is_float(x) else 0 for x in given]
             pairs = zip(exact, epsilons, strict=True)
             moved = [off_by_rounding(x, rng.random(x.shape), epsilon) if epsilon else x for x, epsilon in pairs]
             rounded.append(self.rounded_results(program, moved, by))
@@ -88,7 +92,7 @@ class Framework:
         for one, a, c, *b in zip(found, right, eager, *rounded, strict=True):
             one = np.asarray(one).astype(c.dtype) if is_wide else one
             assert one.shape == a.shape and one.dtype == c.dtype, f"{one.shape}, {one.dtype}\n{program!r}"
-            own = 2 * float(finfo(one.dtype).eps) + (16 * F32 if program.dtype != "f64" else F32 / 4096)
+            own = 2 * self.epsilon_of(one) + (16 * F32 if program.dtype != "f64" else F32 / 4096)
             one, a, c, *b = (x.astype(float) for x in (one, a, c, *b))
             check_error(one, a, b, c, own, program, least, self.slack)
 
@@ -164,7 +168,10 @@ class Training(Framework):
         """A row that is no number makes all gradients none."""
         return all(np.isfinite(x).all() for x in right)
 
-    def tests_of_training(self, few: int, many: int, dtypes: Sequence[str]) -> Iterator[Callable[..., None]]:
-        """With so many examples, and a slow one with more. Not of 16 bits: gradients jump where functions bend."""
+    def tests_of_training(
+        self, few: int, many: int, dtypes: Sequence[str], **options: Any
+    ) -> Iterator[Callable[..., None]]:
+        """With so many examples, and a slow one with more; programs have the `options`. Not of 16 bits: gradients jump
+        where functions bend."""
         for count, marks in ((few, ()), (many, (pytest.mark.slow,))):
-            yield self._test(self.check_on_cpu, count, {"program": {"dtypes": dtypes}}, marks)
+            yield self._test(self.check_on_cpu, count, {"program": {"dtypes": dtypes, **options}}, marks)

@@ -30,8 +30,15 @@ def wider(x: torch.Tensor) -> torch.Tensor:
 
 
 class RandomProgram(RandomScores):
-    def __init__(self, choose: Callable[[Sequence], Any], dtypes: Sequence[str] = tuple(DTYPES), is_open: bool = False):
+    def __init__(
+        self,
+        choose: Callable[[Sequence], Any],
+        dtypes: Sequence[str] = tuple(DTYPES),
+        is_open: bool = False,
+        drops: bool = False,
+    ):
         super().__init__(choose, dtypes)
+        self.drops = drops
         self.open = frozenset(letter for letter in "bmn" if is_open and not self.maybe(3))
         self.batch = choose(("b", "b", "b", "b", "") if not self.open else ("b",))
         self.choose_sizes()

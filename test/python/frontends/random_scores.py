@@ -11,6 +11,7 @@ class RandomScores(RandomSource):
     width: int
     valid: str
     is_shared: bool
+    drops: bool  # whether some of the probabilities are dropped at random
 
     def scores(self) -> None:
         self.say("m, n = q.shape[-2], k.shape[-2]")
@@ -26,7 +27,9 @@ class RandomScores(RandomSource):
         if self.valid:
             self.say(f"s = s.masked_fill(j >= {self.valid}, -torch.inf)")
         self.probabilities()
-        self.weights()
+        orders = ((self.dropped, self.weights), (self.weights, self.dropped))
+        for step in self.choose(orders) if self.drops else (self.weights,):
+            step()
         if self.maybe(3) and "k" not in self.dims:
             d = self.dims
             self.say(f'o = torch.einsum("{d},{d[:-2]}td->{d[:-1]}d", p, v)')
@@ -57,6 +60,7 @@ class RandomScores(RandomSource):
         elif mask == "bias":
             said = f"attn_mask={self.argument('bias', self.broadcast(last='mn'), 'small')}"
         options = [said, "enable_gqa=True" if self.is_shared else "", f"scale={0.25}" if self.maybe(4) else ""]
+        options.append("dropout_p=0.3" if self.drops else "")
         self.say(f"o = F.scaled_dot_product_attention({', '.join(['q, k, v', *filter(None, options)])})")
         if "k" in self.dims:
             self.say("o = o.flatten(-4, -3)")
@@ -251,6 +255,9 @@ class RandomScores(RandomSource):
             self.lines += lines[kind]
         if kind == "lse" and self.maybe(3):
             self.results.append("lse")
+
+    def dropped(self) -> None:
+        self.say(f"p = F.dropout(p, {self.choose((0.3, 0.1))})")
 
     def weights(self) -> None:
         what = self.choose(

@@ -9,8 +9,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler.frontends.torch import dropout  # noqa: E402
-from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
-from torch.overrides import TorchFunctionMode  # noqa: E402
+from dynamo_harness import Counts, Drawn, attention, compiled, fresh  # noqa: E402, F401
 from torch_harness import TOLERANCE, tensors  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")  # what is left is an error
@@ -21,30 +20,6 @@ P = 0.3
 def with_gradients(fresh):  # noqa: F811
     with torch.enable_grad():
         yield
-
-
-class Drawn(TorchFunctionMode):
-    """Dropouts are those of the seeds that a compiled graph draws."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is F.scaled_dot_product_attention and kwargs.get("dropout_p"):
-            with self:
-                return _attention(*args, **kwargs)
-        if function in (F.dropout, torch.dropout, torch.dropout_) and kwargs.get("training", True):
-            return dropout.dropped(args[0], kwargs.get("p", P), torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32))
-        return function(*args, **kwargs)
-
-
-def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, enable_gqa=False):
-    if enable_gqa:
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
-    if is_causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return F.dropout(scores.softmax(-1).nan_to_num(), p=dropout_p) @ v
 
 
 def by_hand(q, k, v):
@@ -157,7 +132,7 @@ def test_a_module():
     def right(x):
         q, k, v = F.linear(x, layer.in_proj_weight.double(), layer.in_proj_bias.double()).chunk(3, -1)
         q, k, v = (y.view(2, 19, 4, 8).transpose(1, 2) for y in (q, k, v))
-        out = _attention(q, k, v, dropout_p=P).transpose(1, 2).reshape(2, 19, 32)
+        out = attention(q, k, v, dropout_p=P).transpose(1, 2).reshape(2, 19, 32)
         return F.linear(out, layer.out_proj.weight.double(), layer.out_proj.bias.double())
 
     assert counts.kernels >= 2

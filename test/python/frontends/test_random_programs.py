@@ -1,5 +1,6 @@
 """Random programs of torch around attention; see `random_checks.py`."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 from attn_opt.compiler import compile  # noqa: E402
 from attn_opt.compiler.frontends.dynamo.kernel import INTERNAL  # noqa: E402
-from dynamo_harness import Counts, compiled  # noqa: E402
+from dynamo_harness import Counts, Drawn, compiled  # noqa: E402
 from random_checks import Framework, Training, listed  # noqa: E402
 from random_programs import RandomProgram  # noqa: E402
 from random_source import DTYPES, off_by_rounding  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -61,9 +63,15 @@ class Torch(Framework):
 class TorchTraining(Training, Torch):
     """By torch.compile(…, backend="attn_opt")."""
 
+    dynamic: bool | None = None
+
+    def wrapped(self, function: Any) -> Any:
+        """What is compiled in its place."""
+        return function
+
     def compiled(self, program: RandomProgram, **options: Any) -> Any:
         torch._dynamo.reset()
-        fast, counts = compiled(program.function), Counts()
+        fast, counts = compiled(self.wrapped(program.function), dynamic=self.dynamic), Counts()
 
         def called(*args: torch.Tensor) -> list[torch.Tensor]:
             found = self.gradients(fast, args)
@@ -77,18 +85,78 @@ class TorchTraining(Training, Torch):
 
     def gradients(self, function: Any, args: Sequence[Any]) -> list[torch.Tensor]:
         args = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in map(torch.as_tensor, args)]
-        found = listed(function(*args))
+        with self.calling():
+            found = listed(function(*args))
         factors = [torch.from_numpy(self.factors(x.shape, i)).to(x.dtype) for i, x in enumerate(found)]
         pairs = [(x, factor) for x, factor in zip(found, factors, strict=True) if x.requires_grad]
         outputs, factors = zip(*pairs, strict=True)
         inputs = [x for x in args if x.requires_grad]
         return [*found, *torch.autograd.grad(outputs, inputs, factors, allow_unused=True, materialize_grads=True)]
 
+    def calling(self) -> Any:
+        """What functions are called within."""
+        return contextlib.nullcontext()
+
     def array(self, x: torch.Tensor) -> np.ndarray:
         return super().array(x.detach())
+
+
+class UnderAutocast(TorchTraining):
+    """To bfloat16, but for float64, which it leaves alone: the reference is exact. Torch rounds each step to that type,
+    of the derivative, too, and so is the reference off that has roundings: gradients get no more than results."""
+
+    slack, epsilon = 1.0, float(torch.finfo(torch.bfloat16).eps)
+
+    def calling(self) -> Any:
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+class Checkpointed(TorchTraining):
+    """Under torch.utils.checkpoint, which the reference is not."""
+
+    def wrapped(self, function: Any) -> Any:
+        return lambda *args: checkpoint(function, *args, use_reentrant=False)
+
+
+class OfOpenSizes(TorchTraining):
+    dynamic = True
+
+
+class Dropping(TorchTraining):
+    """Probabilities are dropped by the masks of seeds; what is not in a kernel has other ones, of torch."""
+
+    def gradients(self, function: Any, args: Sequence[Any]) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        found = super().gradients(function, args)
+        self.drawn = torch.get_rng_state()
+        return found
+
+    def compiled(self, program: RandomProgram, **options: Any) -> Any:
+        fast = super().compiled(program, **options)
+
+        def called(*args: torch.Tensor) -> list[torch.Tensor]:
+            found = fast(*args)
+            self.drawn_by_kernels = self.drawn
+            return found
+
+        return called
+
+    def results(self, program: RandomProgram, args: Sequence[Any]) -> list[np.ndarray]:
+        with Drawn():
+            return super().results(program, args)
+
+    def can_be_checked(self, right: Sequence[np.ndarray]) -> bool:
+        """Torch's generator has made as many numbers where all masks were of seeds."""
+        return super().can_be_checked(right) and torch.equal(self.drawn, self.drawn_by_kernels)
 
 
 test_programs, test_programs_for_gpus, test_many_programs, test_many_programs_for_gpus, test_open_sizes = Torch().tests(
     8, 6, with_open_sizes=True
 )
 test_training, test_much_training = TorchTraining().tests_of_training(4, 60, ("f32", "f32", "f64"))
+test_autocast, test_much_autocast = UnderAutocast().tests_of_training(2, 60, ("f32",))
+test_checkpoints, test_many_checkpoints = Checkpointed().tests_of_training(2, 30, ("f32", "f32", "f64"))
+test_dropouts, test_many_dropouts = Dropping().tests_of_training(2, 60, ("f32", "f32", "f64"), drops=True)
+test_training_of_open_sizes, test_much_training_of_open_sizes = OfOpenSizes().tests_of_training(
+    1, 30, ("f32", "f32", "f64"), is_open=True
+)
