@@ -443,6 +443,20 @@ def by_einsum_without_softmax(q, k, v):
     return torch.einsum("bhqk,bhkd->bhqd", torch.relu(q @ k.mT).to(v.dtype).square(), v)
 
 
+@pytest.mark.parametrize("weights", [F.silu, F.mish, F.gelu, F.softplus, F.hardswish, F.elu])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_activations_of_scores(weights, normalised):
+    """HSTU has SiLU in place of the softmax."""
+
+    def attention(q, k, v):
+        p = weights(q @ k.mT * 0.3)
+        return (p.softmax(-1) if normalised else p / k.shape[-2]) @ v
+
+    counts = Counts()
+    assert_like_float64(attention, needy(*PLAIN))
+    assert counts.left == 0, counts.reasons
+
+
 @pytest.mark.parametrize(
     "function, shapes",
     [
