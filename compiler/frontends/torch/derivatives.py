@@ -28,8 +28,8 @@ from .decompositions import scaled_dot_product_attention
 from .einsums import products
 
 aten = torch.ops.aten
-# Written out as they are traced: run_decompositions leaves composite ops alone that have kernels, and so do these.
-WRITTEN_OUT = (aten.silu_backward, aten.mish_backward)
+# Written out as they are traced: run_decompositions leaves composite ops alone that have kernels of their own.
+WRITTEN_OUT = get_decompositions((aten.silu_backward, aten.mish_backward))
 
 
 @torch.library.custom_op("attn_opt::matmul", mutates_args=())
@@ -218,7 +218,7 @@ def differentiating() -> Iterator[None]:
 
 def traced(function: Callable, tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
     """What the function computes of fake tensors, as a graph."""
-    graph = make_fx(function, get_decompositions(WRITTEN_OUT))(*tensors)
+    graph = make_fx(function, WRITTEN_OUT)(*tensors)
     for node in graph.graph.nodes:
         if node.target is PRODUCT:
             node.target = aten.matmul.default
