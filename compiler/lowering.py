@@ -240,6 +240,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
                 tuple(options.tile_interchange),
                 pipelines.machine(target, arch, options.copy_engine, options.any_strides),
                 multiprocessors,
+                options.workers,
             ),
         ]
     except (ValueError, PassError) as error:

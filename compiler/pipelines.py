@@ -398,7 +398,8 @@ def fusion_of(target: str) -> dict[str, Any]:
     """What `fuse-attention` is to know of a target as `lower` takes it: its options by name."""
     name, options = _parsed(target)
     known = {k: v for k, v in options.items() if k in ("arch", "copy_engine", "any_strides")}
-    return {"machine": machine(name, **known)} | {k: v for k, v in options.items() if k == "multiprocessors"}
+    shared = {k: v for k, v in options.items() if k in ("multiprocessors", "threads")}
+    return {"machine": machine(name, **known)} | shared
 
 
 def nvidia_host() -> list[str]:

@@ -37,6 +37,7 @@ ROOT = "__root__"  # on an op: it is to be tiled as it stands
 ATTENTION = "__attention__"  # on the second matmul of one without a softmax: that it is one, whatever it looks like
 LEFT = "__left__"  # on the second matmul of an attention: why it is not to be fused
 PARALLEL = "__byteir_parallel__"  # on a loop over tiles
+SEQUENTIAL = "__sequential__"  # on a loop over tiles: that it stays so, parallel or not
 LOOPS = ("scf.for", "scf.forall", "scf.parallel")
 SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
 MAX = 2  # the operand of a softmax: the maximum so far

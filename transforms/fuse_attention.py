@@ -14,6 +14,7 @@ from .attention import (
     LEFT,
     PARALLEL,
     ROOT,
+    SEQUENTIAL,
     Attention,
     attention_at,
     find_attention,
@@ -23,6 +24,7 @@ from .attention import (
     is_in,
     products_beside,
 )
+from .cpu.one_nest import pays_to_turn
 from .cpu.tile_sizes import PAIRWISE_TILE, choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
@@ -36,6 +38,7 @@ from .siblings import of_sibling, siblings
 from .stops import warn_of_idle_stops
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tiling_remarks import TilingRemark
+from .turn_weights import turn_weights
 
 Tiles: TypeAlias = tuple[list[int], list[int]]  # their sizes, and the order of the loops
 Choice: TypeAlias = Callable[[Attention, bool], Tiles]  # whether its loops will be one with a sibling's
@@ -66,8 +69,9 @@ class FuseAttention(Pass):
     warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
     values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
     where that pays (``nvidia/kernels/producers.py``). Results for each query and key (``pairwise.py``) have loops of
-    their own. Those whose loops can be one afterwards (``fuse-siblings``) have the same sizes. Outer
-    parallel loops are marked ``__byteir_parallel__``.
+    their own. Those whose loops can be one afterwards (``fuse-siblings``) have the same sizes; on CPUs derivatives by
+    queries are among them where that pays (``turn_weights.py``). Outer parallel loops are marked
+    ``__byteir_parallel__``, but those that are not in a sibling's nest ``__sequential__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -78,6 +82,7 @@ class FuseAttention(Pass):
         "",
     )
     multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)
+    threads: int = option("how many of a CPU share the work", 1)
 
     def run(self, op: ir.Operation) -> None:
         machine = self.machine or "cpu"
@@ -87,6 +92,9 @@ class FuseAttention(Pass):
         everywhere = find_attention(op)
         if machine != "cpu":
             everywhere = list(filterfalse(_is_turned, everywhere))
+        if machine == "cpu" and not marked and not self.tile_sizes:
+            turned = turn_weights(everywhere, functools.partial(pays_to_turn, threads=self.threads))
+            everywhere = find_attention(op) if turned else everywhere
         left = [] if marked else [attention for attention in everywhere if LEFT in attention.root.attributes]
         for attention in left:
             warn(attention.root, f"attention is left as it is: {ir.StringAttr(attention.root.attributes[LEFT]).value}")
@@ -119,8 +127,10 @@ class FuseAttention(Pass):
         warn_of_idle_stops(stops, roots)
         lift_sizes(op)
         read_sizes(op)
+        together = [[roots.index(one.root) for one in group if one.root in roots] for group in groups]
+        nests: dict[int, list[ir.Operation]] = {}  # by the root's number
         tiles = _tiles_of_siblings([[one.root for one in group] for group in groups], choice)
-        for root in roots:
+        for number, root in enumerate(roots):
             pairwise = None if marked else pairwise_at(root)
             if pairwise is not None:
                 self._fuse_pairwise(pairwise, machine, stops)
@@ -139,7 +149,10 @@ class FuseAttention(Pass):
                 outside += [attention.scores] if has_foreign_scores(attention) else []
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
+            nests[number] = tiled.loops
             tiling_remark.tell(tiled, sizes, order)
+        for numbers in together:
+            _mark_sequential([nests[number] for number in numbers if number in nests])
 
     def _fuse_pairwise(self, pairwise: Pairwise, machine: str, stops: Sequence[ir.Operation]) -> None:
         tiling_remark = TilingRemark.of(pairwise.root)
@@ -254,6 +267,17 @@ def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
 def _is_used_elsewhere(op: ir.Operation, within: set[ir.Operation]) -> bool:
     users = (ancestor_in(use.owner.operation, op.block) for result in op.results for use in result.uses)
     return any(user not in within for user in users)
+
+
+def _mark_sequential(nests: Sequence[Sequence[ir.Operation]]) -> None:
+    """Marks loops that are parallel in some of the nests, and not in all: these can be one nest only if it has none."""
+    for level in zip(*nests, strict=False):
+        parallel = [loop for loop in level if PARALLEL in loop.attributes]
+        if 0 < len(parallel) < len(level):
+            for loop in parallel:
+                del loop.attributes[PARALLEL]
+            for loop in level:
+                loop.attributes[SEQUENTIAL] = ir.UnitAttr.get()
 
 
 def mark_parallel(loops: Sequence[ir.Operation]) -> None:

@@ -57,7 +57,7 @@ def _give_each_its_own(init: ir.Operation) -> None:
     uses = list(init.results[0].uses)
     for use in uses:
         user = use.owner.operation
-        is_carried = user.name in LOOPS and not _is_fill(init)
+        is_carried = user.name in LOOPS and (not _is_fill(init) or sum(u.owner.operation == user for u in uses) > 1)
         if not (user.name.startswith("linalg.") or is_carried) or not _is_init(user, use):
             continue
         if (_is_fill(user) and _is_fill(init)) or (len(uses) == 1 and user.block == init.block):

@@ -81,21 +81,25 @@ def _prove(loop: scf.ForOp) -> list[Access | None] | None:
         return None
     if not loop.inner_iter_args or any(o.name.split(".")[0] not in PURE_DIALECTS for o in ops_in(loop.operation)):
         return None
-    yielded = list(terminator(loop.body).operands)
-    accesses: list[Access | None] = []
-    for i, arg in enumerate(loop.inner_iter_args):
-        if yielded[i] == arg:
-            accesses.append(None)
-            continue
-        if not isinstance(arg.type, ir.RankedTensorType):
-            return None
-        slices = _slices_of(arg, loop, i)
-        access = slices and _common_access(slices, loop)
-        if not access:
-            return None
-        accesses.append(access)
+    own = own_tiles(loop)
     # An unwritten argument is its init; if it is yielded unchanged it may be read in any way.
-    return accesses
+    yielded = list(terminator(loop.body).operands)
+    if any(i not in own and yielded[i] != arg for i, arg in enumerate(loop.inner_iter_args)):
+        return None
+    return [own.get(i) for i in range(len(yielded))]
+
+
+def own_tiles(loop: scf.ForOp) -> dict[int, Access]:
+    """The access to each iter_arg, by number, of which every iteration reads and writes a tile that is its own."""
+    yielded = list(terminator(loop.body).operands)
+    own: dict[int, Access] = {}
+    for i, arg in enumerate(loop.inner_iter_args):
+        if yielded[i] != arg and isinstance(arg.type, ir.RankedTensorType):
+            slices = _slices_of(arg, loop, i)
+            access = _common_access(slices, loop) if slices else None
+            if access is not None:
+                own[i] = access
+    return own
 
 
 def _slices_of(arg: ir.Value, loop: scf.ForOp, position: int) -> list[ir.Operation] | None:

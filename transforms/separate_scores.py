@@ -35,11 +35,11 @@ def separate_scores(attentions: Sequence[Attention]) -> None:
         together = [attentions[i] for i in others]
         statistics = frozenset(v for a in together if a.softmax is not None for v in list(a.softmax.results)[1:3])
         if common and other_use(attention.scores, {a.root for a in together}, between, statistics) is None:
-            _copy_for(attention.root, common)
+            copy_for(attention.root, common)
         taken |= way
 
 
-def _copy_for(root: ir.Operation, common: set[ir.Operation]) -> None:
+def copy_for(root: ir.Operation, common: set[ir.Operation]) -> None:
     """Makes `root` depend on copies of the ops `common`, each of which stands behind what it is a copy of."""
     copies: dict[ir.Value, ir.Value] = {}
 

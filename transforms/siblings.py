@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ..dialects.mlir import ir
-from .attention import Attention, contraction_loops, products_beside
+from ..dialects.tiling.structured import operand_loops
+from .attention import Attention, contraction_loops, has_scores_by_keys, products_beside
 from .equivalence import is_same
 from .extents import static_extents
 from .graph import backward_slice
@@ -17,7 +18,8 @@ from .tile_and_fuse import MADE_AGAIN
 
 
 def siblings(attentions: Sequence[Attention]) -> list[list[Attention]]:
-    """Attentions in groups of more than one, the one with the most products first."""
+    """Attentions in groups of more than one: those whose scores are by rows of the result first, of these the one with
+    the most products."""
     groups: list[list[Attention]] = []
     for attention in attentions:
         group = next((group for group in groups if all(_are_siblings(attention, other) for other in group)), None)
@@ -25,22 +27,27 @@ def siblings(attentions: Sequence[Attention]) -> list[list[Attention]]:
             groups.append([attention])
         else:
             group.append(attention)
-    return [sorted(group, key=lambda one: -len(_products(one))) for group in groups if len(group) > 1]
+    return [sorted(group, key=_rank) for group in groups if len(group) > 1]
+
+
+def _rank(attention: Attention) -> tuple[bool, int]:
+    return has_scores_by_keys(attention), -len(products(attention))
 
 
 def of_sibling(loops: Sequence[int], of: Attention, sibling: Attention) -> list[int]:
     """The loops of the second matmul of `sibling` that play the parts of these of the one of `of`."""
-    parts = dict(zip(chain(*_loops(of)), chain(*_loops(sibling)), strict=True))
+    parts = _parts(of, sibling)
     return [parts[d] for d in loops]
 
 
 def _are_siblings(a: Attention, b: Attention) -> bool:
     if a.softmax is not None or b.softmax is not None or a.root.block != b.root.block:
         return False
-    ours, theirs = ([[static_extents(one.root)[d] for d in part] for part in _loops(one)] for one in (a, b))
-    if ours[:-1] != theirs[:-1] or len(ours[-1]) != len(theirs[-1]):  # columns may be more or fewer
-        return False
-    if not any(is_same(x, y, {}, _is_same_tensor) for x in _products(a) for y in _products(b)):
+    parts, columns = _parts(a, b), _roles(a)[-1]
+    ours, theirs = static_extents(a.root), static_extents(b.root)
+    if len(parts) != len(ours) or any(ours[d] != theirs[e] for d, e in parts.items() if d not in columns):
+        return False  # columns may be more or fewer
+    if not any(is_same(x, y, {}, _is_same_tensor) for x in products(a) for y in products(b)):
         return False
     return a.root not in backward_slice(b.root) and b.root not in backward_slice(a.root)
 
@@ -55,12 +62,28 @@ def _is_same_tensor(a: ir.Value, b: ir.Value) -> bool:
     return is_same(maker, other, {}, _is_same_tensor)
 
 
-def _products(attention: Attention) -> list[ir.Operation]:
+def products(attention: Attention) -> list[ir.Operation]:
+    """Of queries and keys, or of the like, that its weights are made of."""
     return [attention.scores, *products_beside(attention)]
 
 
-def _loops(attention: Attention) -> tuple[list[int], ...]:
-    """Those of batch entries, rows and the sum, which tiles of scores go along, and of columns."""
+def _parts(a: Attention, b: Attention) -> dict[int, int]:
+    """The loop of b's root for each of a's that plays its part, as far as there is one. Where heads are rows of one,
+    which shares keys among them, and batch entries of the other, it is told by their places in the weights."""
+    roles, others = _roles(a), _roles(b)
+    if [len(loops) for loops in roles] != [len(loops) for loops in others]:
+        roles, others = ([weights_loops(one), columns] for one, (*_, columns) in ((a, roles), (b, others)))
+    return dict(zip(chain(*roles), chain(*others), strict=False))
+
+
+def _roles(attention: Attention) -> list[list[int]]:
+    """The loops of batch entries, of rows and columns of tiles of scores, and of columns of the result."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's root is a contraction"
-    return loops.batch, loops.m, loops.k, loops.n
+    tile = (loops.k, loops.m) if has_scores_by_keys(attention) else (loops.m, loops.k)
+    return [loops.batch, *tile, loops.n]
+
+
+def weights_loops(attention: Attention) -> list[int]:
+    """The loops of the root that dimensions of the weights are indexed by."""
+    return [d for d in operand_loops(attention.root)[0] if d is not None]

@@ -7,13 +7,15 @@ from ....dialects.tiling import Index
 from ...extents import extent, size_form
 from ...linear import minima
 from ...passes import Pass
-from ...rewriting import defining_op, erase_if_unused, ops_in
-from ...slices import forall_bounds, slice_parts
+from ...rewriting import defining_op, erase_if_unused, for_body, ops_in, terminator
+from ...slices import forall_bounds, known_index, slice_parts
+
+INSERTS = ("tensor.parallel_insert_slice", "tensor.insert_slice")
 
 
 @dataclass(frozen=True)
 class DropFills(Pass):
-    """Does not fill what a parallel loop overwrites as a whole::
+    """Does not fill what a loop over tiles overwrites as a whole::
 
         %0 = linalg.fill ins(%zero) outs(%e : tensor<2048x64xf32>)
         scf.forall (%i) = (0) to (2048) step (64) shared_outs(%o = %0) {
@@ -23,14 +25,14 @@ class DropFills(Pass):
         scf.forall (%i) = (0) to (2048) step (64) shared_outs(%o = %e) {
 
     The output would go to memory twice, once as zeros. After `slice-fills`, which gives each iteration the tile of it
-    that it starts from.
+    that it starts from. So it is with a tensor that a `scf.for` carries, and only inserts tiles into.
     """
 
     def run(self, op: ir.Operation) -> None:
-        for loop in ops_in(op, "scf.forall"):
+        for loop in ops_in(op, "scf.forall", "scf.for"):
             first = len(loop.operands) - len(loop.results)
-            shared = list(loop.regions[0].blocks[0].arguments)[-len(loop.results) :] if loop.results else []
-            for i, argument in enumerate(shared):
+            carried = list(loop.regions[0].blocks[0].arguments)[-len(loop.results) :] if loop.results else []
+            for i, argument in enumerate(carried):
                 fill = defining_op(loop.operands[first + i])
                 if fill is not None and fill.name == "linalg.fill" and _is_overwritten(loop, argument):
                     loop.operands[first + i] = fill.operands[1]
@@ -40,10 +42,16 @@ class DropFills(Pass):
 def _is_overwritten(loop: ir.Operation, argument: ir.Value) -> bool:
     """True if all that is done with the tensor is to insert tiles that cover it."""
     uses = list(argument.uses)
-    if len(uses) != 1 or uses[0].owner.operation.name != "tensor.parallel_insert_slice" or uses[0].operand_number != 1:
+    if len(uses) != 1 or uses[0].owner.operation.name not in INSERTS or uses[0].operand_number != 1:
+        return False
+    insertion = uses[0].owner.operation
+    if (
+        loop.name == "scf.for"
+        and list(terminator(for_body(loop)).operands)[argument.arg_number - 1] != insertion.result
+    ):
         return False
     steps = _steps(loop)
-    for d, (offset, size, stride) in enumerate(zip(*slice_parts(uses[0].owner.operation), strict=True)):
+    for d, (offset, size, stride) in enumerate(zip(*slice_parts(insertion), strict=True)):
         whole = extent(argument, d)
         if stride != 1 or whole is None:
             return False
@@ -64,5 +72,8 @@ def _resolved(form: Index) -> Index:
 
 def _steps(loop: ir.Operation) -> dict[ir.Value, tuple[Index, Index, Index]]:
     """Lower bound, upper bound and step of each induction variable."""
+    if loop.name == "scf.for":
+        low, high, step = (size_form(known_index(bound)) for bound in list(loop.operands)[:3])
+        return {for_body(loop).arguments[0]: (low, high, step)}
     bounds = ([size_form(bound) for bound in bounds] for bounds in forall_bounds(loop))
     return dict(zip(loop.opview.induction_variables, zip(*bounds, strict=True), strict=False))

@@ -13,8 +13,8 @@ from ...slices import mixed, slice_parts, split
 from ..matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, suits
 from ..tile_sizes import ROWS_OF_LANES, ROWS_TO_PACK
 from .dimension_classes import Dim, DimensionClasses
-from .shared_rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
-from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
+from .shared_rows import is_contraction, is_spread, reads_again, row_extent, shared_rows, streamed_columns, summed_along
+from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, only_written, tile_values
 from .widen_tiles import widen_argument
 
 
@@ -41,6 +41,8 @@ class LanesInnermost(Pass):
     keys and values single elements are broadcast, so that these need no packing. The rows are those dimensions that
     are parallel in every contraction of the loop and lacking in one of its inputs. Whatever else is computed from them,
     masks from indices included, follows. Tensors from outside of the loop are read as they stand by element-wise ops.
+    A contraction that sums up along the rows of all others, as dQ += dSᵀ·K where keys are rows, has its columns as
+    lanes, and reads K as it stands. What a loop only inserts tiles into is laid out as in memory.
     Loops whose matmuls are computed in tiles (AMX) keep their layout, which is theirs. What is multiplied in pairs is
     not transposed here: `pair-contractions` transposes whole pairs.
 
@@ -80,7 +82,10 @@ class _Layout:
         self.ops = ops_in(loop)
         self.copies: dict[tuple[ir.Value, ir.Type], ir.Value] = {}
         self.orders: dict[ir.Value, list[int]] = {}
+        as_in_memory = only_written(loop)
         for value in tile_values(loop):
+            if value in as_in_memory:
+                continue
             order = self._order(value)
             if order is not None and not classes.is_repeated(value) and can_change(value, loop):
                 self.orders[value] = order
@@ -126,6 +131,7 @@ class _Layout:
     def _generic(self, op: ir.Operation) -> None:
         maps = indexing_maps(op)
         n_inputs = len(op.operands) - len(op.results)
+        sums_rows = is_contraction(op) and any(c in self.rows for c in summed_along(op, self.classes))
         for number, operand in enumerate(list(op.operands)):
             if number >= n_inputs:
                 order = self.orders.get(op.results[number - n_inputs])
@@ -134,12 +140,10 @@ class _Layout:
             elif operand in self.orders:
                 order = self.orders[operand]
             else:
-                is_packed = reads_again(op, maps[number]) and not suits(op, self.unit)
+                is_packed = not sums_rows and reads_again(op, maps[number]) and not suits(op, self.unit)
                 order = self._order(operand, True) if is_packed else None
                 if order is None:
-                    is_gathered = len(self.rows) > 1 and self.classes.position(operand, self.rows[0]) is not None
-                    contiguous = is_gathered and reads_again(op, maps[number])
-                    if contiguous:
+                    if reads_again(op, maps[number]) and self._is_apart(operand, sums_rows):
                         op.operands[number] = self._gathered(operand, op)
                 else:
                     element = build.compute_type(operand.type.element_type)
@@ -149,6 +153,11 @@ class _Layout:
                 old = maps[number]
                 maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
         op.attributes["indexing_maps"] = build.map_array(maps)
+
+    def _is_apart(self, value: ir.Value, sums_rows: bool) -> bool:
+        """Whether rows of a tile of memory, of several dimensions, or that are summed over, are apart."""
+        position = self.classes.position(value, self.rows[0])
+        return position is not None and (is_spread(value, position) if sums_rows else len(self.rows) > 1)
 
     def _slice(self, op: ir.Operation, tensors: Sequence[ir.Value], order: list[int] | None) -> None:
         for number, operand in enumerate(tensors):

@@ -1,6 +1,7 @@
 """The rows that all contractions of a parallel loop share: the queries of attention."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from ....dialects import build
@@ -43,13 +44,13 @@ def streamed_columns(classes: DimensionClasses, rows: Sequence[Dim], unit: str) 
     (class_,) = found
     keys, values = columns[class_], summed[class_]
     is_last = classes.position(values, class_) == values.type.rank - 1
-    is_spread = any(_is_spread(v, classes.position(v, class_)) for v in (keys, values))
+    are_spread = any(is_spread(v, classes.position(v, class_)) for v in (keys, values))
     element = keys.type.element_type
     is_direct = not build.is_narrow(element) or (unit == "dot" and isinstance(element, ir.BF16Type))
-    return class_ if is_direct and not is_last and not is_spread else None
+    return class_ if is_direct and not is_last and not are_spread else None
 
 
-def _is_spread(value: ir.Value, position: int | None) -> bool:
+def is_spread(value: ir.Value, position: int | None) -> bool:
     """True if steps along that dimension of a tile go over more than the tile has in them."""
     if position is None or position == value.type.rank - 1:
         return False
@@ -68,13 +69,18 @@ def cut_rows(classes: DimensionClasses) -> Dim | None:
 
 
 def _reused_in_all(classes: DimensionClasses) -> list[Dim]:
-    """The classes along which every contraction reads the same elements of an input again."""
-    candidates: dict[Dim, None] | None = None
-    for generic in filter(is_contraction, classes.generics):
-        if len(generic.operands) == 3:
-            reused = _reused_along(generic, classes)
-            candidates = {c: None for c in (reused if candidates is None else candidates) if c in reused}
-    return list(candidates or ())
+    """The classes along which every contraction reads the same elements of an input again. If there are none, those
+    along which most do, where the others sum up along them: their lanes are columns."""
+    contractions = [generic for generic in filter(is_contraction, classes.generics) if len(generic.operands) == 3]
+    reused = [_reused_along(generic, classes) for generic in contractions]
+    found = Counter(c for some in reused for c in some)
+    in_all = [c for c, n in found.items() if n == len(contractions)]
+    if in_all:
+        return in_all
+    summed = [summed_along(generic, classes) for generic in contractions]
+    fitting = [c for c in found if all(c in some or c in others for some, others in zip(reused, summed, strict=True))]
+    most = max((found[c] for c in fitting), default=0)
+    return [c for c in fitting if found[c] == most]
 
 
 def _is_dynamic(classes: DimensionClasses, class_: Dim) -> bool:
@@ -91,6 +97,12 @@ def _reused_along(generic: ir.Operation, classes: DimensionClasses) -> list[Dim]
         for loop, class_ in classes.loop_classes(generic).items()
         if kinds[loop] == "parallel" and any(not _uses(m, loop) for m in maps)
     ]
+
+
+def summed_along(generic: ir.Operation, classes: DimensionClasses) -> list[Dim]:
+    """The classes of the loops that the op sums up along."""
+    kinds = iterator_types(generic)
+    return [class_ for loop, class_ in classes.loop_classes(generic).items() if kinds[loop] == "reduction"]
 
 
 def _uses(map_: ir.AffineMap, loop: int) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from ....dialects.mlir import ir
+from ....dialects.tiling.structured import all_parallel
 from ...reshapes import RESHAPES
-from ...rewriting import ancestors, defining_op, is_inside, is_made_inside, ops_in, terminator
+from ...rewriting import ancestors, defining_op, for_body, is_inside, is_made_inside, ops_in, single_use, terminator
 
 CARRYING = ("scf.for", "scf.if")
 MOVED = ("tensor.extract_slice", *RESHAPES, "affine.apply", "affine.min")  # out of loops, with what is made of them
@@ -35,6 +36,34 @@ def can_change(value: ir.Value, loop: ir.Operation) -> bool:
         same_rank = base.type.rank == value.type.rank == op.operands[0].type.rank
         return same_rank and can_change(base, loop)
     return False
+
+
+def only_written(loop: ir.Operation) -> set[ir.Value]:
+    """What loops inside of `loop` carry and only insert tiles into, and what is computed of that element by element:
+    it is written, and read, once, as it will stand in memory."""
+    found: set[ir.Value] = set()
+    for op in ops_in(loop):
+        if op.name == "scf.for":
+            for i, result in enumerate(op.results):
+                argument, last = for_body(op).arguments[1 + i], terminator(for_body(op)).operands[i]
+                insertion = defining_op(last)
+                if insertion is None or insertion.name != "tensor.insert_slice" or insertion.operands[1] != argument:
+                    continue
+                if single_use(argument) and single_use(last):
+                    found |= {result, argument, last, *_made_for(op, 3 + i)}
+        elif op.name == "linalg.generic" and all_parallel(op):
+            tensors = [v for v in list(op.operands)[: -len(op.results)] if isinstance(v.type, ir.RankedTensorType)]
+            if tensors and all(v in found for v in tensors):
+                outs = range(len(op.operands) - len(op.results), len(op.operands))
+                found |= {*op.results, *(v for i in outs for v in _made_for(op, i))}
+    return found
+
+
+def _made_for(op: ir.Operation, number: int) -> list[ir.Value]:
+    """The operand of this number, if it is an empty tensor made for nothing else."""
+    value = op.operands[number]
+    made = defining_op(value)
+    return [value] if made is not None and made.name == "tensor.empty" and single_use(value) else []
 
 
 def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
