@@ -88,6 +88,26 @@ def test_any_sizes(way, masked, modified, sizes, heads):
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
 
 
+@settings(max_examples=10, deadline=None)
+@given(
+    way=st.sampled_from(WAYS),
+    masked=st.sampled_from(MASKS),
+    modified=st.sampled_from(MODIFIED),
+    sizes=st.fixed_dictionaries({c: st.integers(*((64, 200) if c in "mk" else (2, 40))) for c in "mkdn"}),
+    heads=st.integers(1, 5),
+    threads=st.integers(1, 3),
+)
+def test_one_nest_of_any_sizes(way, masked, modified, sizes, heads, threads):
+    """Where threads share the heads evenly, but for a fifth; else queries have a nest of their own."""
+    case = Case({"h": heads, **sizes}, "f32", way, masked, modified)
+    text, inputs = case.graph()
+    kernel = compile(text, threads=threads)
+    are_shared = heads % threads == 0 or (heads, threads) in ((5, 2), (5, 3))
+    assert ("whose loops it is to be part of" in kernel.explain()) == are_shared
+    for found, wanted in zip(kernel(*inputs), case.expected(inputs), strict=True):
+        assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
 def test_on_a_gpu(way, masked, modified, arch):

@@ -67,3 +67,35 @@ func.func @kept(%x: tensor<8xf32>) -> (tensor<64xf32>, tensor<64x2xf32>, tensor<
   }
   return %r#0, %r#1, %r#2 : tensor<64xf32>, tensor<64x2xf32>, tensor<64xf32>
 }
+
+// -----
+
+// So it is with a loop that goes from tile to tile; not with one that leaves some out, or reads what it overwrites.
+// CHECK-LABEL: func.func @sequential
+// CHECK:         %[[E:.*]] = tensor.empty() : tensor<50xf32>
+// CHECK:         %[[F:.*]] = linalg.fill
+// CHECK:         scf.for {{.*}} iter_args(%{{.*}} = %[[E]], %{{.*}} = %[[F]])
+// CHECK:         scf.for {{.*}} iter_args(%{{.*}} = %[[F]])
+func.func @sequential(%x: tensor<16xf32>) -> (tensor<50xf32>, tensor<50xf32>, tensor<50xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c48 = arith.constant 48 : index
+  %c50 = arith.constant 50 : index
+  %e = tensor.empty() : tensor<50xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<50xf32>) -> tensor<50xf32>
+  %r:2 = scf.for %i = %c0 to %c50 step %c16 iter_args(%o = %f, %p = %f) -> (tensor<50xf32>, tensor<50xf32>) {
+    %n = affine.min affine_map<(i) -> (-i + 50, 16)>(%i)
+    %s = tensor.extract_slice %x[0] [%n] [1] : tensor<16xf32> to tensor<?xf32>
+    %o1 = tensor.insert_slice %s into %o[%i] [%n] [1] : tensor<?xf32> into tensor<50xf32>
+    %t = tensor.extract_slice %p[%i] [%n] [1] : tensor<50xf32> to tensor<?xf32>
+    %u = linalg.exp ins(%t : tensor<?xf32>) outs(%t : tensor<?xf32>) -> tensor<?xf32>
+    %p1 = tensor.insert_slice %u into %p[%i] [%n] [1] : tensor<?xf32> into tensor<50xf32>
+    scf.yield %o1, %p1 : tensor<50xf32>, tensor<50xf32>
+  }
+  %q = scf.for %i = %c0 to %c48 step %c16 iter_args(%o = %f) -> (tensor<50xf32>) {
+    %o1 = tensor.insert_slice %x into %o[%i] [16] [1] : tensor<16xf32> into tensor<50xf32>
+    scf.yield %o1 : tensor<50xf32>
+  }
+  return %r#0, %r#1, %q : tensor<50xf32>, tensor<50xf32>, tensor<50xf32>
+}

@@ -136,3 +136,72 @@ func.func @rows_of_two_dimensions(%q: tensor<4x8x32xf32>, %k: tensor<48x32xf32>,
   }
   return %r : tensor<4x8x40xf32>
 }
+
+// Rows of all contractions but one, which sums up along them: it has its columns as lanes. It reads the weights in their
+// new layout, values as they stand, and adds to what the loop carries as it is; what tiles are only inserted into keeps
+// the layout of memory, a tile is transposed where it goes there.
+// CHECK-LABEL: func.func @summed_rows
+// CHECK-SAME:    %[[K:.*]]: tensor<128x32xf32>, %[[Q:.*]]: tensor<64x32xf32>
+// CHECK:       scf.forall
+// CHECK:         scf.for {{.*}} -> (tensor<64x32xf32>, tensor<128x32xf32>)
+// CHECK:           %[[KJ:.*]] = tensor.extract_slice %[[K]]
+// CHECK:           %[[KT:.*]] = linalg.generic {{.*}} ins(%[[KJ]] : tensor<64x32xf32>) outs({{.*}} : tensor<32x64xf32>)
+// CHECK:           %[[S:.*]] = linalg.generic {{.*}} ins(%[[KT]], %[[Q]] : {{.*}}) outs({{.*}} : tensor<64x64xf32>)
+// CHECK:           linalg.generic {{.*}} ins(%[[S]], %[[KJ]] : tensor<64x64xf32>, tensor<64x32xf32>) outs({{.*}} : tensor<64x32xf32>)
+// CHECK:           %[[DK:.*]] = linalg.generic {{.*}} ins(%[[S]], %[[Q]] : {{.*}}) outs({{.*}} : tensor<32x64xf32>)
+// CHECK:           %[[T:.*]] = linalg.generic {{.*}} ins(%[[DK]] : tensor<32x64xf32>) outs({{.*}} : tensor<64x32xf32>)
+// CHECK:           tensor.insert_slice %[[T]] into %{{.*}} : tensor<64x32xf32> into tensor<128x32xf32>
+func.func @summed_rows(%k: tensor<128x32xf32>, %q: tensor<64x32xf32>, %dq0: tensor<1x64x32xf32>, %dk0: tensor<1x128x32xf32>)
+    -> (tensor<1x64x32xf32>, tensor<1x128x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %r:2 = scf.forall (%h) in (1) shared_outs(%x = %dq0, %y = %dk0) -> (tensor<1x64x32xf32>, tensor<1x128x32xf32>) {
+    %dq1 = tensor.extract_slice %x[%h, 0, 0] [1, 64, 32] [1, 1, 1] : tensor<1x64x32xf32> to tensor<64x32xf32>
+    %dk1 = tensor.empty() : tensor<128x32xf32>
+    %r1:2 = scf.for %j = %c0 to %c128 step %c64 iter_args(%dq2 = %dq1, %dk2 = %dk1) -> (tensor<64x32xf32>, tensor<128x32xf32>) {
+      %kj = tensor.extract_slice %k[%j, 0] [64, 32] [1, 1] : tensor<128x32xf32> to tensor<64x32xf32>
+      %e = tensor.empty() : tensor<64x64xf32>
+      %z = linalg.generic {indexing_maps = [#scalar, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%zero : f32) outs(%e : tensor<64x64xf32>) {
+        ^bb0(%a: f32, %b: f32):
+          linalg.yield %a : f32
+        } -> tensor<64x64xf32>
+      %s = linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%kj, %q : tensor<64x32xf32>, tensor<64x32xf32>) outs(%z : tensor<64x64xf32>) {
+        ^bb0(%a: f32, %b: f32, %c: f32):
+          %p = arith.mulf %a, %b : f32
+          %u = arith.addf %c, %p : f32
+          linalg.yield %u : f32
+        } -> tensor<64x64xf32>
+      %dq = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%s, %kj : tensor<64x64xf32>, tensor<64x32xf32>) outs(%dq2 : tensor<64x32xf32>) {
+        ^bb0(%a: f32, %b: f32, %c: f32):
+          %p = arith.mulf %a, %b : f32
+          %u = arith.addf %c, %p : f32
+          linalg.yield %u : f32
+        } -> tensor<64x32xf32>
+      %e1 = tensor.empty() : tensor<64x32xf32>
+      %z1 = linalg.generic {indexing_maps = [#scalar, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%zero : f32) outs(%e1 : tensor<64x32xf32>) {
+        ^bb0(%a: f32, %b: f32):
+          linalg.yield %a : f32
+        } -> tensor<64x32xf32>
+      %dk = linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%s, %q : tensor<64x64xf32>, tensor<64x32xf32>) outs(%z1 : tensor<64x32xf32>) {
+        ^bb0(%a: f32, %b: f32, %c: f32):
+          %p = arith.mulf %a, %b : f32
+          %u = arith.addf %c, %p : f32
+          linalg.yield %u : f32
+        } -> tensor<64x32xf32>
+      %dk3 = tensor.insert_slice %dk into %dk2[%j, 0] [64, 32] [1, 1] : tensor<64x32xf32> into tensor<128x32xf32>
+      scf.yield %dq, %dk3 : tensor<64x32xf32>, tensor<128x32xf32>
+    }
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %r1#0 into %x[%h, 0, 0] [1, 64, 32] [1, 1, 1] : tensor<64x32xf32> into tensor<1x64x32xf32>
+      tensor.parallel_insert_slice %r1#1 into %y[%h, 0, 0] [1, 128, 32] [1, 1, 1] : tensor<128x32xf32> into tensor<1x128x32xf32>
+    }
+  }
+  return %r#0, %r#1 : tensor<1x64x32xf32>, tensor<1x128x32xf32>
+}

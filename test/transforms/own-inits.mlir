@@ -89,3 +89,23 @@ func.func @inserted(%x: tensor<1x4xf32>, %a: tensor<8x4xf32>, %b: tensor<8x4xf32
   }
   return %r#0, %r#1 : tensor<8x4xf32>, tensor<8x4xf32>
 }
+
+// Two sums that one loop carries from zero have zeros of their own.
+// CHECK-LABEL: func.func @sums
+// CHECK:       %[[B:.*]] = linalg.fill
+// CHECK:       %[[A:.*]] = linalg.fill
+// CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[A]], %{{.*}} = %[[B]])
+func.func @sums(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %e = tensor.empty() : tensor<8xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %r:2 = scf.for %i = %c0 to %c8 step %c1 iter_args(%p = %z, %q = %z) -> (tensor<8xf32>, tensor<8xf32>) {
+    %0 = linalg.add ins(%p, %x : tensor<8xf32>, tensor<8xf32>) outs(%p : tensor<8xf32>) -> tensor<8xf32>
+    %1 = linalg.add ins(%q, %y : tensor<8xf32>, tensor<8xf32>) outs(%q : tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %0, %1 : tensor<8xf32>, tensor<8xf32>
+  }
+  return %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
+}

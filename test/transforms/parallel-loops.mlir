@@ -212,3 +212,70 @@ func.func @other_numbers(%m: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }
   return %s : tensor<4x8xf32>
 }
+
+// -----
+
+// Threads share the heads alone. Within, the loop over keys carries all of %y, to which every tile of keys adds, and of
+// %x a tile of its own, which starts as that of %x0 and is inserted once. A size that the inner loop does not change is
+// computed before it.
+// CHECK-LABEL: func.func @own_tiles
+// CHECK-SAME:    %{{.*}}: tensor<4xf32>, %[[X0:.*]]: tensor<2x100xf32>, %{{.*}}: tensor<2x32xf32>)
+// CHECK:       scf.forall (%{{.*}}) in (2) shared_outs
+// CHECK:         %[[X:.*]] = tensor.extract_slice
+// CHECK:         %[[R:.*]]:2 = scf.for %[[J:.*]] = {{.*}} iter_args(%[[A:.*]] = %[[X]], %[[B:.*]] = %{{.*}})
+// CHECK:           %[[N:.*]] = affine.min {{.*}}(%[[J]])
+// CHECK:           %[[T:.*]] = tensor.extract_slice %[[X]][0, %[[J]]] [1, %[[N]]]
+// CHECK:           %[[I:.*]]:2 = scf.for %{{.*}} iter_args(%[[C:.*]] = %[[T]], %[[D:.*]] = %[[B]]) -> (tensor<1x?xf32>, tensor<1x32xf32>)
+// CHECK-NOT:         affine.min
+// CHECK:             linalg.exp ins(%[[C]] :
+// CHECK:           %[[DONE:.*]] = tensor.insert_slice %[[I]]#0 into %[[A]][0, %[[J]]] [1, %[[N]]]
+// CHECK:           scf.yield %[[DONE]], %[[I]]#1
+func.func @own_tiles(%z: tensor<4xf32>, %x0: tensor<2x100xf32>, %y0: tensor<2x32xf32>) -> (tensor<2x100xf32>, tensor<2x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %c100 = arith.constant 100 : index
+  %r:2 = scf.for %h = %c0 to %c2 step %c1 iter_args(%x1 = %x0, %y1 = %y0) -> (tensor<2x100xf32>, tensor<2x32xf32>) {
+    %r1:2 = scf.for %j = %c0 to %c100 step %c16 iter_args(%x2 = %x1, %y2 = %y1) -> (tensor<2x100xf32>, tensor<2x32xf32>) {
+      %r2:2 = scf.for %i = %c0 to %c32 step %c16 iter_args(%x3 = %x2, %y3 = %y2) -> (tensor<2x100xf32>, tensor<2x32xf32>) {
+        %n = affine.min affine_map<(j) -> (-j + 100, 16)>(%j)
+        %t = tensor.extract_slice %x3[%h, %j] [1, %n] [1, 1] : tensor<2x100xf32> to tensor<1x?xf32>
+        %u = linalg.exp ins(%t : tensor<1x?xf32>) outs(%t : tensor<1x?xf32>) -> tensor<1x?xf32>
+        %x4 = tensor.insert_slice %u into %x3[%h, %j] [1, %n] [1, 1] : tensor<1x?xf32> into tensor<2x100xf32>
+        %v = tensor.extract_slice %y3[%h, %i] [1, 16] [1, 1] : tensor<2x32xf32> to tensor<1x16xf32>
+        %w = linalg.exp ins(%v : tensor<1x16xf32>) outs(%v : tensor<1x16xf32>) -> tensor<1x16xf32>
+        %y4 = tensor.insert_slice %w into %y3[%h, %i] [1, 16] [1, 1] : tensor<1x16xf32> into tensor<2x32xf32>
+        scf.yield %x4, %y4 : tensor<2x100xf32>, tensor<2x32xf32>
+      }
+      scf.yield %r2#0, %r2#1 : tensor<2x100xf32>, tensor<2x32xf32>
+    } {__sequential__}
+    scf.yield %r1#0, %r1#1 : tensor<2x100xf32>, tensor<2x32xf32>
+  }
+  return %r#0, %r#1 : tensor<2x100xf32>, tensor<2x32xf32>
+}
+
+// -----
+
+// A loop that is parallel stays as it is if it is to.
+// CHECK-LABEL: func.func @sequential
+// CHECK:       scf.forall (%{{.*}}) in (2)
+// CHECK:         scf.for
+func.func @sequential(%x0: tensor<2x64xf32>) -> tensor<2x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c16 = arith.constant 16 : index
+  %c64 = arith.constant 64 : index
+  %r = scf.for %h = %c0 to %c2 step %c1 iter_args(%x1 = %x0) -> (tensor<2x64xf32>) {
+    %r1 = scf.for %j = %c0 to %c64 step %c16 iter_args(%x2 = %x1) -> (tensor<2x64xf32>) {
+      %t = tensor.extract_slice %x2[%h, %j] [1, 16] [1, 1] : tensor<2x64xf32> to tensor<1x16xf32>
+      %u = linalg.exp ins(%t : tensor<1x16xf32>) outs(%t : tensor<1x16xf32>) -> tensor<1x16xf32>
+      %x3 = tensor.insert_slice %u into %x2[%h, %j] [1, 16] [1, 1] : tensor<1x16xf32> into tensor<2x64xf32>
+      scf.yield %x3 : tensor<2x64xf32>
+    } {__sequential__}
+    scf.yield %r1 : tensor<2x64xf32>
+  }
+  return %r : tensor<2x64xf32>
+}

@@ -69,18 +69,17 @@ def cut_rows(classes: DimensionClasses) -> Dim | None:
 
 
 def _reused_in_all(classes: DimensionClasses) -> list[Dim]:
-    """The classes along which every contraction reads the same elements of an input again. If there are none, those
-    along which most do, where the others sum up along them: their lanes are columns."""
+    """The classes along which every contraction reads the same elements of an input again. If there are none, the one
+    along which most do, while the others sum up along it: the lanes of these are columns."""
     contractions = [generic for generic in filter(is_contraction, classes.generics) if len(generic.operands) == 3]
     reused = [_reused_along(generic, classes) for generic in contractions]
-    found = Counter(c for some in reused for c in some)
-    in_all = [c for c, n in found.items() if n == len(contractions)]
+    counts = Counter(c for some in reused for c in some)
+    in_all = [c for c, count in counts.items() if count == len(contractions)]
     if in_all:
         return in_all
     summed = [summed_along(generic, classes) for generic in contractions]
-    fitting = [c for c in found if all(c in some or c in others for some, others in zip(reused, summed, strict=True))]
-    most = max((found[c] for c in fitting), default=0)
-    return [c for c in fitting if found[c] == most]
+    fitting = [c for c in counts if all(c in some or c in sums for some, sums in zip(reused, summed, strict=True))]
+    return [max(fitting, key=lambda c: counts[c])] if fitting else []
 
 
 def _is_dynamic(classes: DimensionClasses, class_: Dim) -> bool:
