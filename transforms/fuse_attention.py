@@ -92,9 +92,10 @@ class FuseAttention(Pass):
         everywhere = find_attention(op)
         if machine != "cpu":
             everywhere = list(filterfalse(_is_turned, everywhere))
-        if machine == "cpu" and not marked and not self.tile_sizes:
-            turned = turn_weights(everywhere, functools.partial(pays_to_turn, threads=self.threads))
-            everywhere = find_attention(op) if turned else everywhere
+        turns = machine == "cpu" and not marked and not self.tile_sizes
+        turns = turns and turn_weights(everywhere, functools.partial(pays_to_turn, threads=self.threads))
+        if turns:
+            everywhere = find_attention(op)
         left = [] if marked else [attention for attention in everywhere if LEFT in attention.root.attributes]
         for attention in left:
             warn(attention.root, f"attention is left as it is: {ir.StringAttr(attention.root.attributes[LEFT]).value}")
@@ -151,7 +152,7 @@ class FuseAttention(Pass):
             mark_parallel(tiled.loops)
             nests[number] = tiled.loops
             tiling_remark.tell(tiled, sizes, order)
-        for numbers in together:
+        for numbers in together if turns else []:
             _mark_sequential([nests[number] for number in numbers if number in nests])
 
     def _fuse_pairwise(self, pairwise: Pairwise, machine: str, stops: Sequence[ir.Operation]) -> None:

@@ -35,6 +35,7 @@ def index_ops_first(loop: scf.ForallOp | scf.ForOp, values: Sequence[ir.Value | 
 
 
 def tile_of(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) -> tuple[list, list]:
+    """Offsets and sizes of the tile of `out` that these accesses say, made before `anchor`."""
     kind = out.type
     offsets: list = [0] * kind.rank
     with ir.InsertionPoint(anchor), anchor.location:
@@ -45,6 +46,7 @@ def tile_of(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) -> 
 
 
 def slice_of(out: ir.Value, offsets: list, sizes: list, dropped: set[int], anchor: ir.Operation) -> ir.Value:
+    """That tile, without the dimensions `dropped`."""
     kind = ir.RankedTensorType.get(split(_without(dropped, sizes))[1], out.type.element_type)
     with ir.InsertionPoint(anchor), anchor.location:
         return extract(kind, out, offsets, sizes, [1] * len(offsets))

@@ -45,8 +45,10 @@ def _are_siblings(a: Attention, b: Attention) -> bool:
         return False
     parts, columns = _parts(a, b), _roles(a)[-1]
     ours, theirs = static_extents(a.root), static_extents(b.root)
-    if len(parts) != len(ours) or any(ours[d] != theirs[e] for d, e in parts.items() if d not in columns):
-        return False  # columns may be more or fewer
+    if not len(parts) == len(ours) == len(theirs):
+        return False
+    if any(ours[d] != theirs[e] for d, e in parts.items() if d not in columns):  # of which there may be more or fewer
+        return False
     if not any(is_same(x, y, {}, _is_same_tensor) for x in products(a) for y in products(b)):
         return False
     return a.root not in backward_slice(b.root) and b.root not in backward_slice(a.root)
@@ -68,10 +70,10 @@ def products(attention: Attention) -> list[ir.Operation]:
 
 
 def _parts(a: Attention, b: Attention) -> dict[int, int]:
-    """The loop of b's root for each of a's that plays its part, as far as there is one. Where heads are rows of one,
-    which shares keys among them, and batch entries of the other, it is told by their places in the weights."""
+    """The loop of b's root for each of a's that plays its part, as far as there is one. Where the weights of one were
+    turned, heads that share keys are its rows, and batch entries of the other one: their places in the weights tell."""
     roles, others = _roles(a), _roles(b)
-    if [len(loops) for loops in roles] != [len(loops) for loops in others]:
+    if has_scores_by_keys(a) != has_scores_by_keys(b):
         roles, others = ([weights_loops(one), columns] for one, (*_, columns) in ((a, roles), (b, others)))
     return dict(zip(chain(*roles), chain(*others), strict=False))
 

@@ -7,6 +7,7 @@ import math
 from ...dialects.build import is_narrow
 from ..attention import Attention, contraction_loops
 from ..extents import static_extents
+from ..open_queries import FEW_QUERIES
 from ..siblings import products
 from .tile_sizes import ROWS_TO_PACK
 
@@ -22,6 +23,8 @@ def pays_to_turn(by_queries: Attention, by_keys: Attention, threads: int) -> boo
     """
     loops, extents = contraction_loops(by_keys.root), static_extents(by_keys.root)
     assert loops is not None, "an attention's root is a contraction"
+    if FEW_QUERIES in by_queries.root.attributes:
+        return False
     multiplied = [by_queries.root, by_keys.root, *products(by_queries)]
     if any(is_narrow(v.type.element_type) for op in multiplied for v in op.operands):
         return False
