@@ -8,6 +8,9 @@ from attn_opt.compiler import compile, pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.attention import find_attention
+from attn_opt.transforms.cpu import one_nest
+from attn_opt.transforms.cpu.matrix_unit import has_tiles
+from attn_opt.transforms.host import matrix_unit
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 from attn_opt.transforms.siblings import of_sibling, siblings
 from derivative_graphs import LEARNED, Case
@@ -27,9 +30,10 @@ def check(case: Case, **options) -> None:
     fused = kernel.ir("fused")
     explained = kernel.explain()
     assert explained.count("attention without a softmax") == 3, explained
-    # Keys' and values' derivatives have one loop nest, in f32 queries', too. But tiles whose probabilities are all
-    # dropped are skipped, for values alone.
-    assert explained.count("fuse-siblings: ") == (case.modified != "dropped") + (case.kind == "f32"), explained
+    # Keys' and values' derivatives have one loop nest, with queries' where bf16 is not multiplied in tiles. But tiles
+    # whose probabilities are all dropped are skipped, for values alone.
+    in_tiles = case.kind == "bf16" and has_tiles(matrix_unit())
+    assert explained.count("fuse-siblings: ") == (case.modified != "dropped") + (not in_tiles), explained
     assert fused.count("linalg_ext.softmax") == 1
     scores = f"tensor<{'x'.join(str(case.sizes[c]) for c in 'hmk')}xf32>"
     assert f"-> {scores}" not in fused.replace(f"tensor.empty() : {scores}", "")
@@ -106,6 +110,18 @@ def test_one_nest_of_any_sizes(way, masked, modified, sizes, heads, threads):
     assert ("whose loops it is to be part of" in kernel.explain()) == are_shared
     for found, wanted in zip(kernel(*inputs), case.expected(inputs), strict=True):
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind, unit, together", [("bf16", "amx-bf16", 0), ("bf16", "dot", 1), ("f32", "amx-bf16", 1)])
+def test_one_nest_by_instructions(kind, unit, together, monkeypatch):
+    """Tiles of a matrix unit have a layout of their own, in which one nest saves nothing."""
+    monkeypatch.setattr(one_nest, "matrix_unit", lambda: unit)
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")  # kernels are found in it by what this machine has
+    case = Case(LARGE, kind)
+    text, inputs = case.graph()
+    kernel = compile(text, threads=1)
+    assert ("whose loops it is to be part of" in kernel.explain()) == together
+    check_all(kernel(*inputs), case, inputs)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

@@ -177,67 +177,6 @@ func.func @other_weights(%q: tensor<2x128x8xf32>, %k: tensor<2x192x8xf32>, %n: t
   return %dq, %dk : tensor<2x128x8xf32>, tensor<2x192x8xf32>
 }
 
-// narrow floats, which matrix units multiply in a layout of their own,
-// CHECK-LABEL: func.func @narrow
-// CHECK-NOT:   __sequential__
-// APART-LABEL: func.func @narrow
-// ONE-LABEL:   func.func @narrow
-func.func @narrow(%q: tensor<2x128x8xbf16>, %k: tensor<2x192x8xbf16>, %n: tensor<2x128xbf16>)
-    -> (tensor<2x128x8xbf16>, tensor<2x192x8xbf16>) {
-  %zero = arith.constant 0.0 : bf16
-  %e0 = tensor.empty() : tensor<2x128x192xbf16>
-  %z0 = linalg.fill ins(%zero : bf16) outs(%e0 : tensor<2x128x192xbf16>) -> tensor<2x128x192xbf16>
-  %s = linalg.generic {indexing_maps = [#rows, #cols, #tile], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
-      ins(%q, %k : tensor<2x128x8xbf16>, tensor<2x192x8xbf16>) outs(%z0 : tensor<2x128x192xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.mulf %a, %b : bf16
-      %y = arith.addf %c, %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x128x192xbf16>
-  %p = linalg.generic {indexing_maps = [#id, #by_row, #id], iterator_types = ["parallel", "parallel", "parallel"]}
-      ins(%s, %n : tensor<2x128x192xbf16>, tensor<2x128xbf16>) outs(%e0 : tensor<2x128x192xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.subf %a, %b : bf16
-      %y = math.exp2 %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x128x192xbf16>
-  %e1 = tensor.empty() : tensor<2x128x8xbf16>
-  %z1 = linalg.fill ins(%zero : bf16) outs(%e1 : tensor<2x128x8xbf16>) -> tensor<2x128x8xbf16>
-  %dq = linalg.generic {indexing_maps = [#weights, #values, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
-      ins(%p, %k : tensor<2x128x192xbf16>, tensor<2x192x8xbf16>) outs(%z1 : tensor<2x128x8xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.mulf %a, %b : bf16
-      %y = arith.addf %c, %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x128x8xbf16>
-  %e2 = tensor.empty() : tensor<2x192x128xbf16>
-  %z2 = linalg.fill ins(%zero : bf16) outs(%e2 : tensor<2x192x128xbf16>) -> tensor<2x192x128xbf16>
-  %t = linalg.generic {indexing_maps = [#rows, #cols, #tile], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
-      ins(%k, %q : tensor<2x192x8xbf16>, tensor<2x128x8xbf16>) outs(%z2 : tensor<2x192x128xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.mulf %a, %b : bf16
-      %y = arith.addf %c, %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x192x128xbf16>
-  %u = linalg.generic {indexing_maps = [#by_col, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
-      ins(%n, %t : tensor<2x128xbf16>, tensor<2x192x128xbf16>) outs(%e2 : tensor<2x192x128xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.subf %b, %a : bf16
-      %y = math.exp2 %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x192x128xbf16>
-  %e3 = tensor.empty() : tensor<2x192x8xbf16>
-  %z3 = linalg.fill ins(%zero : bf16) outs(%e3 : tensor<2x192x8xbf16>) -> tensor<2x192x8xbf16>
-  %dk = linalg.generic {indexing_maps = [#weights, #values, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
-      ins(%u, %q : tensor<2x192x128xbf16>, tensor<2x128x8xbf16>) outs(%z3 : tensor<2x192x8xbf16>) {
-    ^bb0(%a: bf16, %b: bf16, %c: bf16):
-      %x = arith.mulf %a, %b : bf16
-      %y = arith.addf %c, %x : bf16
-      linalg.yield %y : bf16
-    } -> tensor<2x192x8xbf16>
-  return %dq, %dk : tensor<2x128x8xbf16>, tensor<2x192x8xbf16>
-}
-
 // or few rows.
 // CHECK-LABEL: func.func @few_queries
 // CHECK-NOT:   __sequential__
