@@ -1,5 +1,6 @@
 """What calls of torch in a graph are: matmuls, views, element-wise, writing to memory; by their names."""
 
+import functools
 import inspect
 import operator
 from typing import Any
@@ -12,7 +13,21 @@ SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
 EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
 WITHOUT_SOFTMAX = {"sigmoid", "sigmoid_", "relu", "relu_", "square"}
 WEIGHTING = {"tanh", "silu", "softplus", "gelu", "mish", "erf", "hardsigmoid", "relu6", "tril", "masked_fill", "where"}
-WEIGHTING |= {"pow", "abs", "clamp", "clamp_min", "minimum", "maximum", "cos", "ge", "gt", "le", "lt", "tril_", "silu_"}
+WEIGHTING |= {"log_sigmoid", "hardswish", "softsign", "tanhshrink"}  # torch does not say of them that they are pointwise
+LINEAR = {
+    "add",
+    "sub",
+    "subtract",
+    "rsub",
+    "mul",
+    "multiply",
+    "div",
+    "divide",
+    "true_divide",
+    "neg",
+    "negative",
+    "clone",
+}
 SUMS = {"sum", "mean"}
 LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
@@ -80,10 +95,23 @@ def makes_weights(node: torch.fx.Node) -> bool:
 
 def may_make_weights(node: torch.fx.Node) -> bool:
     """As `makes_weights`, where it stands between matmuls of several heads or batch entries: any function of scores
-    that gives no multiples of them, such as a mask, or a product with a decay."""
+    that gives no multiples of them, such as a mask, a product with a decay or with itself, or a reciprocal."""
     name = name_of(node)
-    ranks = [n.meta["example_value"].dim() for n in tensor_operands(node)]
-    return name in WEIGHTING or (name in ("mul", "__mul__", "mul_", "imul") and len(ranks) == 2 and min(ranks) > 1)
+    ranks = [n.meta["example_value"].dim() for n in node.args if n in tensor_operands(node)]
+    if name in ("mul", "__mul__", "mul_", "imul"):
+        return len(ranks) == 2 and min(ranks) > 1
+    if name in ("truediv", "div", "__rtruediv__"):
+        return name == "__rtruediv__" or not isinstance(node.args[0], torch.fx.Node)
+    return name in WEIGHTING or _is_nonlinear(name)
+
+
+@functools.cache
+def _is_nonlinear(name: str) -> bool:
+    """Whether torch has a function of this name that computes each element by itself, and is not linear in it."""
+    name = name.removesuffix("_")
+    packet = getattr(torch.ops.aten, name, None) if name and name not in LINEAR | VIEWS else None
+    overloads = [getattr(packet, one) for one in packet.overloads()] if packet is not None else []
+    return any(torch.Tag.pointwise in one.tags for one in overloads)
 
 
 def has_heads(matmul: torch.fx.Node) -> bool:

@@ -458,7 +458,7 @@ def test_what_is_called_under_autocast(function, shapes):
     assert cast(*args).dtype == under_autocast(function)(*args).dtype
 
 
-@pytest.mark.parametrize("weights", [F.silu, F.mish, F.gelu, F.softplus, F.hardswish, F.elu])
+@pytest.mark.parametrize("weights", [F.silu, F.mish, F.gelu, F.softplus, F.hardswish, F.elu, F.logsigmoid, torch.sin])
 @pytest.mark.parametrize("normalised", [False, True])
 def test_activations_of_scores(weights, normalised):
     """HSTU has SiLU in place of the softmax."""
@@ -469,7 +469,7 @@ def test_activations_of_scores(weights, normalised):
 
     counts = Counts()
     assert_like_float64(attention, needy(*PLAIN))
-    assert counts.left == 0, counts.reasons
+    assert counts.left == 0 < counts.found, counts.reasons
 
 
 def test_bfloat16():

@@ -33,6 +33,11 @@ WEIGHTS = {
     "softplus": lambda s: F.softplus(s) / F.softplus(s).sum(-1, keepdim=True),
     "polynomial": lambda s: (s + 1) ** 2,
     "masked": lambda s: s.masked_fill(s < 0, 0),
+    "cube": lambda s: (s / 2) ** 3,
+    "product with itself": lambda s: s * s,
+    "reciprocal": lambda s: 1 / (s.abs() + 1),
+    **{f.__name__: f for f in (F.leaky_relu, F.hardswish, F.logsigmoid, F.softsign, torch.sin, torch.asinh)},
+    "rsqrt": lambda s: (s.square() + 1).rsqrt(),
 }
 FOUND = {
     "retention": retention,
@@ -41,6 +46,7 @@ FOUND = {
 }
 LEFT = {
     "multiples": lambda q, k, v: (q @ k.mT / 4) @ v,
+    "sums": lambda q, k, v: (q @ k.mT + v[..., :1].mT) @ v,
     "one of a row": lambda q, k, v: F.normalize(q @ k.mT, p=1, dim=-1) @ v,
     "one head": lambda q, k, v: torch.tanh(q[0, 0] @ k[0, 0].mT) @ v[0, 0],
 }
