@@ -81,6 +81,7 @@ class _Bodies:
 
     def __init__(self, tensors: _Comparison, first: ir.Operation, second: ir.Operation, pairs: dict[int, int]):
         self.tensors, self.first, self.second, self.pairs = tensors, first, second, pairs
+        self.known: dict[tuple[ir.Value, ir.Value], bool] = {}
 
     def give_the_same(self, number: int, other: int) -> bool:
         if not len(self.first.regions) or not len(self.second.regions):
@@ -90,6 +91,11 @@ class _Bodies:
 
     def _are_same(self, x: ir.Value, y: ir.Value) -> bool:
         """Whether two elements are, that bodies read or compute."""
+        if (x, y) not in self.known:
+            self.known[x, y] = self._compare(x, y)
+        return self.known[x, y]
+
+    def _compare(self, x: ir.Value, y: ir.Value) -> bool:
         if x.type != y.type:
             return False
         if x.owner == self.first.regions[0].blocks[0]:

@@ -50,11 +50,11 @@ def _can_turn(one: Attention, other: Attention) -> bool:
         return False
     if one.root.name != "linalg.generic" or has_scores_by_keys(one) or has_scores_by_keys(other):
         return False
-    maker = defining_op(other.root.operands[0])
-    if maker is None or one.root in backward_slice(other.root) or not can_move_after([one.root], maker):
-        return False
     order = _order(one, other)
-    return order is not None and is_transpose(one.root.operands[0], other.root.operands[0], order)
+    if order is None or not is_transpose(one.root.operands[0], other.root.operands[0], order):
+        return False  # as with attentions of other layers
+    maker = defining_op(other.root.operands[0])
+    return maker is not None and one.root not in backward_slice(other.root) and can_move_after([one.root], maker)
 
 
 def _order(one: Attention, other: Attention) -> list[int] | None:
