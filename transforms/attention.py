@@ -31,7 +31,7 @@ from .graph import backward_slice, ops_on_way, users_of
 from .linear import DYNAMIC
 from .online_accumulation import is_linear
 from .reshapes import RESHAPES, VIEWS
-from .rewriting import ancestors, defining_op, ops_in, ops_of
+from .rewriting import ancestors, defining_op, ops_in
 
 ROOT = "__root__"  # on an op: it is to be tiled as it stands
 ATTENTION = "__attention__"  # on the second matmul of one without a softmax: that it is one, whatever it looks like
@@ -275,16 +275,8 @@ def _is_multiple(op: ir.Operation) -> bool:
     """Whether `op` moves elements, converts them, or multiplies all of them by the same: not by themselves."""
     if op.name in VIEWS or not len(op.regions):
         return op.name in VIEWS
-    if body_names(op, *MULTIPLES) or sum(isinstance(v.type, ir.ShapedType) for v in op.operands) != 2:
-        return False
-    block = op.regions[0].blocks[0]
-    elements = {a for a, v in zip(block.arguments, op.operands, strict=True) if isinstance(v.type, ir.ShapedType)}
-    for inner in ops_of(block)[:-1]:
-        made = [v in elements for v in inner.operands]
-        if (all(made[:2]) and len(made) > 1) or (inner.name == "arith.divf" and made[1]):
-            return False
-        elements.update(inner.results if any(made) else ())
-    return True
+    tensors = [i for i, v in enumerate(op.operands) if isinstance(v.type, ir.ShapedType)]
+    return len(tensors) == 2 and not body_names(op, *MULTIPLES) and is_linear(op, tensors[0])
 
 
 def is_contraction(op: ir.Operation) -> bool:

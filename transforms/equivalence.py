@@ -20,7 +20,7 @@ def is_same(a: ir.Operation, b: ir.Operation, known: Values, alike: Alike = oper
         return False
     if not all(alike(known.get(x, x), y) for x, y in zip(a.operands, b.operands, strict=True)):
         return False
-    if not _have_same_attributes(a, b):
+    if not have_same_attributes(a, b):
         return False
     return have_same_regions(a, b, known, alike)
 
@@ -46,7 +46,8 @@ def have_same_regions(a: ir.Operation, b: ir.Operation, known: Values, alike: Al
     return True
 
 
-def _have_same_attributes(a: ir.Operation, b: ir.Operation) -> bool:
+def have_same_attributes(a: ir.Operation, b: ir.Operation) -> bool:
+    """Whether they have the same ones, by name."""
     return {n: a.attributes[n] for n in a.attributes} == {n: b.attributes[n] for n in b.attributes}
 
 
@@ -57,7 +58,7 @@ def is_same_value(a: ir.Value, b: ir.Value, known: Values) -> bool:
     op_a, op_b = defining_op(a), defining_op(b)
     if op_a is None or op_b is None or op_a.name != op_b.name or len(op_a.operands) != len(op_b.operands):
         return False
-    if not _have_same_attributes(op_a, op_b):
+    if not have_same_attributes(op_a, op_b):
         return False
     if len(op_a.regions) or list(op_a.results).index(a) != list(op_b.results).index(b):
         return False

@@ -128,7 +128,7 @@ class FuseAttention(Pass):
         warn_of_idle_stops(stops, roots)
         lift_sizes(op)
         read_sizes(op)
-        together = [[roots.index(one.root) for one in group if one.root in roots] for group in groups]
+        together = [[roots.index(one.root) for one in group] for group in groups] if turns else []
         nests: dict[int, list[ir.Operation]] = {}  # by the root's number
         tiles = _tiles_of_siblings([[one.root for one in group] for group in groups], choice)
         for number, root in enumerate(roots):
@@ -152,7 +152,7 @@ class FuseAttention(Pass):
             mark_parallel(tiled.loops)
             nests[number] = tiled.loops
             tiling_remark.tell(tiled, sizes, order)
-        for numbers in together if turns else []:
+        for numbers in together:
             _mark_sequential([nests[number] for number in numbers if number in nests])
 
     def _fuse_pairwise(self, pairwise: Pairwise, machine: str, stops: Sequence[ir.Operation]) -> None:

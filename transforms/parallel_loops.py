@@ -132,8 +132,9 @@ def _carry_own_tiles(loop: scf.ForOp) -> None:
     """Takes the tiles that each iteration has for itself of what loops within carry."""
     arguments, inits = list(loop.inner_iter_args), for_inits(loop.operation)
     end = terminator(loop.body)
-    for i, access in own_tiles(loop).items():
-        if all(use.owner.operation.name != "scf.for" for use in arguments[i].uses):
+    carried_on = {i for i, v in enumerate(arguments) if any(use.owner.operation.name == "scf.for" for use in v.uses)}
+    for i, access in (own_tiles(loop) if carried_on else {}).items():
+        if i not in carried_on:
             continue
         anchor = index_ops_first(loop, [access.offset, access.size])
         offsets, sizes = tile_of(arguments[i], [access], anchor)

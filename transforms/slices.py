@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..dialects.build import as_index, constant_value
 from ..dialects.mlir import arith, ir, tensor
 from .linear import DYNAMIC
-from .rewriting import defining_op
+from .rewriting import carried_number, defining_op, terminator
 
 Size: TypeAlias = ir.Value | int
 
@@ -89,6 +89,18 @@ def insert(
 ) -> ir.Value:
     (o, so), (s, ss), (t, st) = split(offsets), split(sizes), split(strides)
     return tensor.InsertSliceOp(source, dest, o, s, t, so, ss, st).result
+
+
+def sole_insertion(argument: ir.Value) -> ir.Operation | None:
+    """The op that inserts a tile into what a loop carries, if nothing else is done with it, before and after that."""
+    uses = list(argument.uses)
+    insertion = uses[0].owner.operation if len(uses) == 1 and uses[0].operand_number == 1 else None
+    if insertion is None or insertion.name == "tensor.parallel_insert_slice":
+        return insertion
+    ends = list(insertion.results[0].uses) if insertion.name == "tensor.insert_slice" else []
+    if len(ends) != 1 or ends[0].owner.operation != terminator(argument.owner):
+        return None
+    return insertion if ends[0].operand_number == carried_number(argument) else None
 
 
 def insert_parallel(source: ir.Value, dest: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size]) -> None:

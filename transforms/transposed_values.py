@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types, operand_loops
 from ..dialects.tiling.tensor_ops import reassociation
+from .equivalence import have_same_attributes
 from .reshapes import RESHAPES
 from .rewriting import defining_op, terminator
 
@@ -108,11 +109,11 @@ class _Bodies:
             return False
         if one.name == "linalg.index":
             return self.pairs[one.opview.dim.value] == other.opview.dim.value
-        if {n: one.attributes[n] for n in one.attributes} != {n: other.attributes[n] for n in other.attributes}:
+        if not have_same_attributes(one, other):
             return False
         left, right = list(one.operands), list(other.operands)
         if not left or len(left) != len(right):
-            return one.name == other.name == "arith.constant"
+            return one.name == "arith.constant"
         if all(self._are_same(*values) for values in zip(left, right, strict=True)):
             return True
         turned = zip(left, reversed(right), strict=True)
@@ -122,7 +123,7 @@ class _Bodies:
         """Whether operand i of the first op is operand j of the second one, as the loops go over them."""
         a, b = self.first.operands[i], self.second.operands[j]
         if not isinstance(a.type, ir.RankedTensorType) or not isinstance(b.type, ir.RankedTensorType):
-            return self._are_same(a, b) if a.type == b.type else False
+            return self._are_same(a, b)
         loops, others = operand_loops(self.first)[i], operand_loops(self.second)[j]
         if None in loops or len(set(others)) != len(others):
             return False

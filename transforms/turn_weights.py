@@ -33,28 +33,30 @@ def turn_weights(attentions: Sequence[Attention], pays: Callable[[Attention, Att
     the others: whether that `pays`, for the one and the other, the target says. Returns whether any were turned.
     """
     turned: set[ir.Operation] = set()
-    company = {one.root: len(group) for group in siblings(attentions) for one in group}
-    for one in attentions:
+    candidates = [attention for attention in attentions if attention.softmax is None]
+    company = {one.root: len(group) for group in siblings(candidates) for one in group}
+    for one in candidates:
         own = company.get(one.root, 1)
-        others = [a for a in attentions if a is not one and own <= company.get(a.root, 1) and a.root not in turned]
-        other = next((a for a in others if pays(one, a) and _can_turn(one, a)), None)
-        if other is not None:
-            _turn(one, other)
+        others = [a for a in candidates if a is not one and own <= company.get(a.root, 1) and a.root not in turned]
+        orders = ((a, _order_to_turn(one, a)) for a in others if pays(one, a))
+        other, order = next((found for found in orders if found[1] is not None), (None, None))
+        if other is not None and order is not None:
+            _turn(one, other, order)
             remark(one.root, "its weights are those of the derivative by keys, whose loops it is to be part of")
             turned.add(one.root)
     return bool(turned)
 
 
-def _can_turn(one: Attention, other: Attention) -> bool:
-    if one.softmax is not None or other.softmax is not None or one.root.block != other.root.block:
-        return False
-    if one.root.name != "linalg.generic" or has_scores_by_keys(one) or has_scores_by_keys(other):
-        return False
-    order = _order(one, other)
+def _order_to_turn(one: Attention, other: Attention) -> list[int] | None:
+    """That of the weights of the one, transposed, in terms of the other's; None if it cannot have these."""
+    if one.root.block != other.root.block or one.root.name != "linalg.generic":
+        return None
+    order = None if has_scores_by_keys(one) or has_scores_by_keys(other) else _order(one, other)
     if order is None or not is_transpose(one.root.operands[0], other.root.operands[0], order):
-        return False  # as with attentions of other layers
+        return None  # as with attentions of other layers
     maker = defining_op(other.root.operands[0])
-    return maker is not None and one.root not in backward_slice(other.root) and can_move_after([one.root], maker)
+    can_move = maker is not None and one.root not in backward_slice(other.root) and can_move_after([one.root], maker)
+    return order if can_move else None
 
 
 def _order(one: Attention, other: Attention) -> list[int] | None:
@@ -72,10 +74,10 @@ def _order(one: Attention, other: Attention) -> list[int] | None:
     return order if order != sorted(order) else None
 
 
-def _turn(one: Attention, other: Attention) -> None:
-    root, weights, order = one.root, other.root.operands[0], _order(one, other)
+def _turn(one: Attention, other: Attention, order: list[int]) -> None:
+    root, weights = one.root, other.root.operands[0]
     maker = defining_op(weights)
-    assert maker is not None and order is not None, "_can_turn was asked"
+    assert maker is not None, "_order_to_turn was asked"
     before = defining_op(root.operands[0])
     move_users_after([root], maker)
     mine = weights_loops(one)

@@ -76,7 +76,8 @@ func.func @kept(%x: tensor<8xf32>) -> (tensor<64xf32>, tensor<64x2xf32>, tensor<
 // CHECK:         %[[F:.*]] = linalg.fill
 // CHECK:         scf.for {{.*}} iter_args(%{{.*}} = %[[E]], %{{.*}} = %[[F]])
 // CHECK:         scf.for {{.*}} iter_args(%{{.*}} = %[[F]])
-func.func @sequential(%x: tensor<16xf32>) -> (tensor<50xf32>, tensor<50xf32>, tensor<50xf32>) {
+// CHECK:         scf.for {{.*}} iter_args(%{{.*}} = %[[F]], %{{.*}} = %{{.*}})
+func.func @sequential(%x: tensor<16xf32>) -> (tensor<50xf32>, tensor<50xf32>, tensor<50xf32>, tensor<50xf32>, f32) {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -97,5 +98,14 @@ func.func @sequential(%x: tensor<16xf32>) -> (tensor<50xf32>, tensor<50xf32>, te
     %o1 = tensor.insert_slice %x into %o[%i] [16] [1] : tensor<16xf32> into tensor<50xf32>
     scf.yield %o1 : tensor<50xf32>
   }
-  return %r#0, %r#1, %q : tensor<50xf32>, tensor<50xf32>, tensor<50xf32>
+  %c49 = arith.constant 49 : index
+  %s:2 = scf.for %i = %c0 to %c50 step %c16 iter_args(%o = %f, %last = %zero) -> (tensor<50xf32>, f32) {
+    %n = affine.min affine_map<(i) -> (-i + 50, 16)>(%i)
+    %t = tensor.extract_slice %x[0] [%n] [1] : tensor<16xf32> to tensor<?xf32>
+    %o1 = tensor.insert_slice %t into %o[%i] [%n] [1] : tensor<?xf32> into tensor<50xf32>
+    %z = tensor.extract %o1[%c49] : tensor<50xf32>
+    %sum = arith.addf %last, %z : f32
+    scf.yield %o1, %sum : tensor<50xf32>, f32
+  }
+  return %r#0, %r#1, %q, %s#0, %s#1 : tensor<50xf32>, tensor<50xf32>, tensor<50xf32>, tensor<50xf32>, f32
 }

@@ -12,22 +12,9 @@ ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
 SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
 EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
 WITHOUT_SOFTMAX = {"sigmoid", "sigmoid_", "relu", "relu_", "square"}
-WEIGHTING = {"tanh", "silu", "softplus", "gelu", "mish", "erf", "hardsigmoid", "relu6", "tril", "masked_fill", "where"}
-WEIGHTING |= {"log_sigmoid", "hardswish", "softsign", "tanhshrink"}  # torch does not say of them that they are pointwise
-LINEAR = {
-    "add",
-    "sub",
-    "subtract",
-    "rsub",
-    "mul",
-    "multiply",
-    "div",
-    "divide",
-    "true_divide",
-    "neg",
-    "negative",
-    "clone",
-}
+WEIGHTING = {"tril", "log_sigmoid", "hardswish", "softsign", "tanhshrink"}  # that torch does not say to be pointwise
+LINEAR = {"add", "sub", "subtract", "rsub", "mul", "multiply", "neg", "negative"}
+LINEAR |= {"div", "divide", "true_divide"}  # pointwise ones
 SUMS = {"sum", "mean"}
 LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
@@ -97,8 +84,10 @@ def may_make_weights(node: torch.fx.Node) -> bool:
     """As `makes_weights`, where it stands between matmuls of several heads or batch entries: any function of scores
     that gives no multiples of them, such as a mask, a product with a decay or with itself, or a reciprocal."""
     name = name_of(node)
-    ranks = [n.meta["example_value"].dim() for n in node.args if n in tensor_operands(node)]
-    if name in ("mul", "__mul__", "mul_", "imul"):
+    name = name if name.endswith("__") else name.removesuffix("_")  # in place or not
+    if name in ("mul", "__mul__", "imul"):
+        factors = [*node.args, *node.kwargs.values()]
+        ranks = [n.meta["example_value"].dim() for n in factors if n in tensor_operands(node)]
         return len(ranks) == 2 and min(ranks) > 1
     if name in ("truediv", "div", "__rtruediv__"):
         return name == "__rtruediv__" or not isinstance(node.args[0], torch.fx.Node)
@@ -108,7 +97,6 @@ def may_make_weights(node: torch.fx.Node) -> bool:
 @functools.cache
 def _is_nonlinear(name: str) -> bool:
     """Whether torch has a function of this name that computes each element by itself, and is not linear in it."""
-    name = name.removesuffix("_")
     packet = getattr(torch.ops.aten, name, None) if name and name not in LINEAR | VIEWS else None
     overloads = [getattr(packet, one) for one in packet.overloads()] if packet is not None else []
     return any(torch.Tag.pointwise in one.tags for one in overloads)

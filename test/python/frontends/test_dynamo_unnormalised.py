@@ -35,6 +35,7 @@ WEIGHTS = {
     "masked": lambda s: s.masked_fill(s < 0, 0),
     "cube": lambda s: (s / 2) ** 3,
     "product with itself": lambda s: s * s,
+    "in place": lambda s: s.tril_(),
     "reciprocal": lambda s: 1 / (s.abs() + 1),
     **{f.__name__: f for f in (F.leaky_relu, F.hardswish, F.logsigmoid, F.softsign, torch.sin, torch.asinh)},
     "rsqrt": lambda s: (s.square() + 1).rsqrt(),

@@ -7,10 +7,8 @@ from ....dialects.tiling import Index
 from ...extents import extent, size_form
 from ...linear import minima
 from ...passes import Pass
-from ...rewriting import defining_op, erase_if_unused, for_body, ops_in, terminator
-from ...slices import forall_bounds, known_index, slice_parts
-
-INSERTS = ("tensor.parallel_insert_slice", "tensor.insert_slice")
+from ...rewriting import defining_op, erase_if_unused, for_body, ops_in
+from ...slices import forall_bounds, known_index, slice_parts, sole_insertion
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,8 @@ class DropFills(Pass):
 
 def _is_overwritten(loop: ir.Operation, argument: ir.Value) -> bool:
     """True if all that is done with the tensor is to insert tiles that cover it."""
-    uses = list(argument.uses)
-    if len(uses) != 1 or uses[0].owner.operation.name not in INSERTS or uses[0].operand_number != 1:
-        return False
-    insertion = uses[0].owner.operation
-    if (
-        loop.name == "scf.for"
-        and list(terminator(for_body(loop)).operands)[argument.arg_number - 1] != insertion.result
-    ):
+    insertion = sole_insertion(argument)
+    if insertion is None:
         return False
     steps = _steps(loop)
     for d, (offset, size, stride) in enumerate(zip(*slice_parts(insertion), strict=True)):

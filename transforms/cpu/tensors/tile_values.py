@@ -6,6 +6,7 @@ from ....dialects.mlir import ir
 from ....dialects.tiling.structured import all_parallel
 from ...reshapes import RESHAPES
 from ...rewriting import ancestors, defining_op, for_body, is_inside, is_made_inside, ops_in, single_use, terminator
+from ...slices import sole_insertion
 
 CARRYING = ("scf.for", "scf.if")
 MOVED = ("tensor.extract_slice", *RESHAPES, "affine.apply", "affine.min")  # out of loops, with what is made of them
@@ -45,12 +46,10 @@ def only_written(loop: ir.Operation) -> set[ir.Value]:
     for op in ops_in(loop):
         if op.name == "scf.for":
             for i, result in enumerate(op.results):
-                argument, last = for_body(op).arguments[1 + i], terminator(for_body(op)).operands[i]
-                insertion = defining_op(last)
-                if insertion is None or insertion.name != "tensor.insert_slice" or insertion.operands[1] != argument:
-                    continue
-                if single_use(argument) and single_use(last):
-                    found |= {result, argument, last, *_made_for(op, 3 + i)}
+                argument = for_body(op).arguments[1 + i]
+                insertion = sole_insertion(argument)
+                if insertion is not None:
+                    found |= {result, argument, insertion.results[0], *_made_for(op, 3 + i)}
         elif op.name == "linalg.generic" and all_parallel(op):
             tensors = [v for v in list(op.operands)[: -len(op.results)] if isinstance(v.type, ir.RankedTensorType)]
             if tensors and all(v in found for v in tensors):
