@@ -137,7 +137,7 @@ def _carry_own_tiles(loop: scf.ForOp) -> None:
         if i not in carried_on:
             continue
         anchor = index_ops_first(loop, [access.offset, access.size])
-        offsets, sizes = tile_of(arguments[i], [access], anchor)
+        offsets, sizes = tile_of(inits[i], [access], anchor)  # whose sizes are known before the loop
         dropped = {access.dim} if access.is_dropped else set()
         # Of what it starts from: no other iteration writes there.
         local = slice_of(inits[i], offsets, sizes, dropped, anchor)

@@ -258,6 +258,40 @@ func.func @own_tiles(%z: tensor<4xf32>, %x0: tensor<2x100xf32>, %y0: tensor<2x32
 
 // -----
 
+// The sizes of such a tile are those of what the loop starts from: known before the tile is.
+// CHECK-LABEL: func.func @own_tiles_of_open_sizes
+// CHECK:       scf.forall
+// CHECK:         %[[X:.*]] = tensor.extract_slice %{{.*}}[%{{.*}}, 0, 0] [1, %{{.*}}, %[[WIDTH:.*]]] [1, 1, 1]
+// CHECK:         scf.for %[[J:.*]] = {{.*}} iter_args(%[[A:.*]] = %[[X]], %{{.*}} = %{{.*}})
+// CHECK:           %[[T:.*]] = tensor.extract_slice %[[X]][0, %[[J]], 0] [1, 1, %[[WIDTH]]]
+// CHECK:           %[[I:.*]]:2 = scf.for %{{.*}} iter_args(%[[C:.*]] = %[[T]], %{{.*}} = %{{.*}}) -> (tensor<1x1x?xf32>, tensor<1x32xf32>)
+// CHECK:           tensor.insert_slice %[[I]]#0 into %[[A]][0, %[[J]], 0] [1, 1, %[[WIDTH]]]
+func.func @own_tiles_of_open_sizes(%x0: tensor<2x?x?xf32>, %y0: tensor<2x32xf32>, %rows: index, %width: index) -> (tensor<2x?x?xf32>, tensor<2x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %r:2 = scf.for %h = %c0 to %c2 step %c1 iter_args(%x1 = %x0, %y1 = %y0) -> (tensor<2x?x?xf32>, tensor<2x32xf32>) {
+    %r1:2 = scf.for %j = %c0 to %rows step %c1 iter_args(%x2 = %x1, %y2 = %y1) -> (tensor<2x?x?xf32>, tensor<2x32xf32>) {
+      %r2:2 = scf.for %i = %c0 to %c32 step %c16 iter_args(%x3 = %x2, %y3 = %y2) -> (tensor<2x?x?xf32>, tensor<2x32xf32>) {
+        %t = tensor.extract_slice %x3[%h, %j, 0] [1, 1, %width] [1, 1, 1] : tensor<2x?x?xf32> to tensor<1x1x?xf32>
+        %u = linalg.exp ins(%t : tensor<1x1x?xf32>) outs(%t : tensor<1x1x?xf32>) -> tensor<1x1x?xf32>
+        %x4 = tensor.insert_slice %u into %x3[%h, %j, 0] [1, 1, %width] [1, 1, 1] : tensor<1x1x?xf32> into tensor<2x?x?xf32>
+        %v = tensor.extract_slice %y3[%h, %i] [1, 16] [1, 1] : tensor<2x32xf32> to tensor<1x16xf32>
+        %w = linalg.exp ins(%v : tensor<1x16xf32>) outs(%v : tensor<1x16xf32>) -> tensor<1x16xf32>
+        %y4 = tensor.insert_slice %w into %y3[%h, %i] [1, 16] [1, 1] : tensor<1x16xf32> into tensor<2x32xf32>
+        scf.yield %x4, %y4 : tensor<2x?x?xf32>, tensor<2x32xf32>
+      }
+      scf.yield %r2#0, %r2#1 : tensor<2x?x?xf32>, tensor<2x32xf32>
+    } {__sequential__}
+    scf.yield %r1#0, %r1#1 : tensor<2x?x?xf32>, tensor<2x32xf32>
+  }
+  return %r#0, %r#1 : tensor<2x?x?xf32>, tensor<2x32xf32>
+}
+
+// -----
+
 // A loop that is parallel stays as it is if it is to.
 // CHECK-LABEL: func.func @sequential
 // CHECK:       scf.forall (%{{.*}}) in (2)
