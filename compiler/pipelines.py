@@ -28,8 +28,9 @@ STAGE_AFTER = {
     "stage-loads": "scheduled",
     "tiles-to-nvvm": "nvvm",
 }
-# After which passes the IR is verified in the library; after all of them that would take a third of the time. Before
-# tensors become buffers, too: of values that are read before they are made, bufferization makes memory that is.
+# After which passes the IR is verified in the library (and before each canonicalize); after all of them that would take
+# a third of the time. Before tensors become buffers, too: of values that are read before they are made, bufferization
+# makes memory that is.
 VERIFIED_AFTER = (*STAGE_AFTER, "protect-arguments")
 
 TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; raise-attention knows linalg alone

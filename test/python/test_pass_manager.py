@@ -55,6 +55,10 @@ class TagOps(Pass):
         if self.name == "invalid":
             for function in op.regions[0].blocks[0].operations:
                 function.regions[0].blocks[0].operations[-1].erase()
+        if self.name == "circle":
+            function = op.regions[0].blocks[0].operations[1]
+            made = function.body.blocks[0].operations[0].operation
+            made.operands[1] = made.results[0]
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +142,11 @@ def test_a_bug_comes_with_the_ir_before_it(module):
     assert caught.value.step == "builtin.module(tag-ops{name=bug})"
     assert "linalg_ext.diag ins(" in caught.value.ir
     assert "test.bug" not in caught.value.ir
+
+
+def test_values_in_circles_are_a_bug_and_not_followed_for_ever(module):
+    with pytest.raises(Bug, match="pass 'tag-ops' made invalid IR"):
+        run([TagOps(name="circle"), Step("canonicalize")], module, verify=())
 
 
 def test_invalid_ir_is_a_bug_unless_unverified(module):
