@@ -90,6 +90,7 @@ class RaiseAttention(Pass):
         "arguments that are statistics of rows: what reads them follows from attention"
     )
     maxima: tuple[int, ...] = option("those of them that are the largest score of each row, and 0 where there is none")
+    weights: tuple[int, ...] = option("those of them that are each key's probability in rows masked as a whole, else 0")
 
     def run(self, op: ir.Operation) -> None:
         _drop_shifts(op)
@@ -218,7 +219,8 @@ class RaiseAttention(Pass):
         functions = functions_of(root) if self.statistics else []
         arguments = [list(function.regions[0].blocks[0].arguments) for function in functions]
         pairs = (pair for of_one in arguments for pair in enumerate(of_one))
-        return Given({a: "kept max" if i in self.maxima else "" for i, a in pairs if i in self.statistics})
+        kinds = {**dict.fromkeys(self.maxima, "kept max"), **dict.fromkeys(self.weights, "kept weight")}
+        return Given({a: kinds.get(i, "") for i, a in pairs if i in self.statistics})
 
     def _raise_unnormalised(self, given: Given, progress: Progress) -> None:
         """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that

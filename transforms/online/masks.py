@@ -161,7 +161,8 @@ class TileMasks(DeadTiles):
         return max((n for n in found if n is not None and n < 0), default=None)
 
     def conditions(self, scalar: Scalar | None) -> list[Decided]:
-        """The masks on the way to `scalar`, selects in the loop with a constant on one side: where it is not taken."""
+        """The masks on the way to `scalar`, selects in the loop with a constant, or what is one for a row, on one side:
+        where it is not taken."""
         self._visit(scalar)
         return self._conditions
 
@@ -173,8 +174,11 @@ class TileMasks(DeadTiles):
         self._seen.add(scalar)
         if op.name == "arith.select":
             constants = [constant_value(op.operands[i]) for i in (1, 2)]
-            if constants[0] == -math.inf or constants[1] is None:
-                wanted = False if constants[0] is not None else None
+            is_fixed = [number is not None for number in constants]
+            if not any(is_fixed):
+                is_fixed = [self._is_of_row(scalar.operand(i)) for i in (1, 2)]
+            if constants[0] == -math.inf or not is_fixed[1]:
+                wanted = False if is_fixed[0] else None
             else:
                 wanted = True
             if wanted is not None and not self._decide(op, 0, wanted, scalar) and -math.inf in constants:
@@ -203,6 +207,13 @@ class TileMasks(DeadTiles):
         """Whether an op has as many elements as the tile. Those of a vector, such as a guard of each row's statistics,
         take less time than a test of each tile would."""
         return sum(at.is_value for at in loops) >= sum(size != [Index(1)] for size in self._sizes)
+
+    def _is_of_row(self, scalar: Scalar) -> bool:
+        """Whether it is read from what has fewer dimensions than a tile of scores."""
+        if not isinstance(scalar.value, ir.BlockArgument) or not scalar.loops:
+            return False
+        read = indexing_maps(scalar.value.owner.owner)[scalar.value.arg_number]
+        return not self._is_of_many([scalar.loops[e.position] for e in read.results])
 
     def _decide(self, user: ir.Operation, number: int, wanted: bool, scalar: Scalar) -> bool:
         """Notes where the operand is `wanted`; of a condition of which that is unknown, where its known parts are."""

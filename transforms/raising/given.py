@@ -17,8 +17,8 @@ SUMS = ("sum", "plain sum")
 
 @dataclass(frozen=True)
 class Given:
-    """Tensors, and of which kind of statistic they are (see statistics.py), "" for others; "kept max": maxima that are
-    numbers, as of an earlier call."""
+    """Tensors, and of which kind of statistic they are (see statistics.py), "" for others. Of an earlier call: "kept
+    max", maxima that are numbers; "kept weight", see ``weight_of_masked``."""
 
     kinds: Mapping[ir.Value, str] = field(default_factory=dict)
     _made: dict[tuple, ir.Value] = field(default_factory=dict)
@@ -32,6 +32,10 @@ class Given:
     def is_shift(self, tensor: ir.Value) -> bool:
         """Whether scores are relative to it in an exponential."""
         return self.kinds.get(tensor) in ("max", "kept max")
+
+    def is_weight(self, tensor: ir.Value) -> bool:
+        """Whether it is the probability of each key in rows that are masked as a whole, and 0 in others."""
+        return self.kinds.get(tensor) == "kept weight"
 
     def is_sum(self, tensor: ir.Value) -> bool:
         return self.kinds.get(tensor) in SUMS
@@ -51,11 +55,15 @@ class Given:
         """1 / l of the sums l, 0 where they are 0."""
         return self._made_of("inverse", [sums], lambda l: _unless(l, 0.0, 0.0, arith.divf(_constant(l, 1.0), l)))
 
-    def shift(self, maxima: ir.Value, sums: ir.Value | None = None) -> ir.Value | None:
-        """log₂e·m, plus log₂ l where there are `sums`, of the shape of the maxima; None if they have another one."""
+    def shift(self, maxima: ir.Value, sums: ir.Value | None = None, lowest: float | None = None) -> ir.Value | None:
+        """log₂e·m, plus log₂ l where there are `sums`, of the shape of the maxima; None if they have another one.
+        Rows whose maxima are below `lowest`, the number of a mask, do without it: there it is log₂ l."""
 
         def scaled(m: ir.Value) -> ir.Value:
-            return _unless(m, -math.inf, 0.0, arith.mulf(m, _constant(m, math.log2(math.e))))
+            product = arith.mulf(m, _constant(m, math.log2(math.e)))
+            if lowest is not None:
+                return _if_below(m, lowest, _constant(m, 0.0), product)
+            return _unless(m, -math.inf, 0.0, product)
 
         def both(m: ir.Value, l: ir.Value) -> ir.Value:
             return _unless(
@@ -66,7 +74,15 @@ class Given:
             return self._made_of("shift", [maxima], scaled)
         if not _are_alike(sums, maxima):
             return None
-        return self._made_of("shift", [maxima, sums], both)
+        return self._made_of(f"shift {lowest}", [maxima, sums], both)
+
+    def weight_of_masked(self, maxima: ir.Value, sums: ir.Value, lowest: float) -> ir.Value:
+        """1 / l in rows with maxima below `lowest`, the same probability for each key; 0 in all others."""
+
+        def weight(m: ir.Value, l: ir.Value) -> ir.Value:
+            return _if_below(m, lowest, arith.divf(_constant(l, 1.0), l), _constant(l, 0.0))
+
+        return self._made_of(f"weight {lowest}", [maxima, sums], weight)
 
     def product(self, tensor: ir.Value, sums: ir.Value) -> ir.Value | None:
         """A tensor that is computed for each row, times the sums; None if it has another shape."""
@@ -116,3 +132,8 @@ def _unless(x: ir.Value, number: float, instead: float, value: ir.Value) -> ir.V
     """`value`, and `instead` where `x` is the number."""
     equal = arith.cmpf(arith.CmpFPredicate.OEQ, x, _constant(x, number))
     return arith.select(equal, _constant(x, instead), value)
+
+
+def _if_below(x: ir.Value, number: float, value: ir.Value, otherwise: ir.Value) -> ir.Value:
+    below = arith.cmpf(arith.CmpFPredicate.OLT, x, _constant(x, number))
+    return arith.select(below, value, otherwise)

@@ -3,6 +3,7 @@
 exp(s − m) / l                                  exp2(s·log₂e − n), where n = m·log₂e + log₂ l, if no s can be the
                                                 low number of a mask; else exp(s − m)·n, where n = 1 / l
 exp((c ? s : −1e9) − m)                         c ? exp(s − m) : m < −2¹⁷ ? 1 : 0 (live_rows.py)
+exp((c ? s : −1e9) − m) / l                     c ? exp2(s·log₂e − n) : w, where w = m < −2¹⁷ ? 1 / l : 0
 (x / l + c)·exp(s − m), c of the row            (x + c·l)·(exp(s − m) / l), as a derivative by scores is written that
                                                 does not have the probabilities: these are made once for all
 0 if all scores of the row are −∞, else x       x, where exp(s − m) is a factor, which is 0 there
@@ -13,9 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from ...dialects.mlir import arith
 from .dead_weights import is_zero, zeros_outside
 from .expressions import Expr
-from .live_rows import with_infinite_masks, with_masks_apart
+from .live_rows import masked_rows, masks_apart, with_infinite_masks
 from .masks import masks_outside
 from .matching import Match
 
@@ -36,6 +38,8 @@ def _with_infinite_masks(match: Match, weights: Expr) -> Expr:
     make, products = match.tracer.make, _products(match)
 
     def replaced(node: Expr) -> Expr | None:
+        if node.name == "arith.select":
+            return _of_kept_weights(match, node)
         if not _is_relative(match, node):
             return None
         x, maximum = node.args[0].args
@@ -43,6 +47,26 @@ def _with_infinite_masks(match: Match, weights: Expr) -> Expr:
         return make.op("math.exp", (make.op("arith.subf", (x, maximum)),))
 
     return make.rewritten(weights, replaced)
+
+
+def _of_kept_weights(match: Match, node: Expr) -> Expr | None:
+    """w > 0 ? w : exp2(x − n) by scores alone, where w is the probability of each key in rows that are masked as a
+    whole, and 0 in others; None if it is none."""
+    make, given = match.tracer.make, match.tracer.given
+    masked, weight, power = node.args
+    if weight.kind != "element" or not given.is_weight(weight.payload[0]):
+        return None
+    if power.name != "math.exp2" or power.args[0].name != "arith.subf":
+        return None
+    x, shift = power.args[0].args
+    x = masks_outside(make, x, _products(match))
+    apart = masks_apart(make, x, _products(match))
+    if apart is None:
+        return None
+    rows = masked_rows(make, x, shift, _products(match))
+    masked = masked if rows is None else make.all_of([rows, masked])
+    found = make.op("math.exp2", (make.op("arith.subf", (apart.scores, shift)),))
+    return apart.probabilities(make, found, masked, weight)
 
 
 def _products(match: Match) -> frozenset[Expr]:
@@ -78,8 +102,7 @@ def _read(match: Match, weights: Expr) -> Expr:
         if power is not None:
             return power
         if _is_relative(match, node):
-            x, maximum = node.args[0].args
-            apart = with_masks_apart(make, x, maximum, _products(match))
+            apart = _without_masks(match, node)
             return None if apart is None else make.rewritten(apart, replaced)
         if node.kind == "element" and node.payload[0] in given:
             return make.element(given.statistic(node.payload[0]), node.payload[1])
@@ -148,9 +171,25 @@ def _of_rows(match: Match, expr: Expr, sums: Expr) -> Expr:
     return make.mul(expr, sums)
 
 
+def _without_masks(match: Match, node: Expr) -> Expr | None:
+    """exp(s − m) by scores alone, and by whether a row is masked as a whole, where s may be the low number of a mask;
+    None if it never is."""
+    make = match.tracer.make
+    x, maximum = node.args[0].args
+    apart = masks_apart(make, x, _products(match))
+    if apart is None:
+        return None
+    masked = make.compared(arith.CmpFPredicate.OLT, maximum, make.const(apart.lowest))
+    # What is subtracted is a score, or 0: no product of it is infinite.
+    largest_score = make.op("arith.select", (masked, make.const(0.0), maximum))
+    found = make.op("math.exp", (make.op("arith.subf", (apart.scores, largest_score)),))
+    return apart.probabilities(make, found, masked, make.const(1.0))
+
+
 def _power(match: Match, node: Expr) -> Expr | None:
-    """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Not where s may be the low
-    number of a mask: log₂ l is nothing beside it, nor its product with log₂e exactly that of m."""
+    """exp(s − m), or exp(s − m) / l, as 2 to a product less what is read for each row. Where s may be the low number of
+    a mask, the latter alone, and by scores alone: log₂ l is nothing beside that number, nor its product with log₂e
+    exactly that of m."""
     make, given = match.tracer.make, match.tracer.given
     if match.values is None:  # probabilities that are returned are to be as exact as s − m is
         return None
@@ -158,17 +197,32 @@ def _power(match: Match, node: Expr) -> Expr | None:
     if exponential.name != "math.exp" or exponential.args[0].name != "arith.subf":
         return None
     x, maximum = exponential.args[0].args
-    products = _products(match)
-    leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
-    if not all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves):
-        return None
+    apart = masks_apart(make, x, _products(match)) if divisor else None
     rows = [maximum, *divisor]
     if any(n.kind != "element" or n.vars != maximum.vars for n in rows) or not given.is_maximum(maximum.payload[0]):
         return None
     if any(not given.is_sum(n.payload[0]) for n in divisor):
         return None
-    shift = given.shift(*(n.payload[0] for n in rows))
+    if not _has_scores_alone(match, x if apart is None else apart.scores):
+        return None
+    maxima, sums = maximum.payload[0], divisor[0].payload[0] if divisor else None
+    shift = given.shift(maxima, sums, apart.lowest if apart else None)
     if shift is None:
         return None
-    scaled = make.mul(x, make.const(math.log2(math.e)))
-    return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
+
+    def power(x: Expr) -> Expr:
+        scaled = make.mul(x, make.const(math.log2(math.e)))
+        return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
+
+    if apart is None:
+        return power(x)
+    weight = make.element(given.weight_of_masked(maxima, sums, apart.lowest), maximum.payload[1])
+    masked = make.compared(arith.CmpFPredicate.OGT, weight, make.const(0.0))
+    return apart.probabilities(make, power(apart.scores), masked, weight)
+
+
+def _has_scores_alone(match: Match, x: Expr) -> bool:
+    """Whether no number in it may be one of a mask."""
+    products = _products(match)
+    leaves = [n for n in x.nodes() if n.kind in ("element", "const")]
+    return all(n in products or abs(n.number or math.inf) < LARGEST_NUMBER for n in leaves)

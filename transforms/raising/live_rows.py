@@ -13,14 +13,17 @@ Of a row that has no live key m is that number, and each probability the same. H
 the way to m is not known here, so that their difference may be anything; where a row is masked is not asked of it::
 
     exp(select(c, s, −2.4e38) − m)         select(c or m < −2¹⁷, select(c, exp(s − m), 1), 0)
+    exp(select(c, s, −2.4e38) − m) / l     select(c or w > 0, select(c, exp2(s·log₂e − n), w), 0)
+
+where n = m·log₂e + log₂ l, and w is 1 / l in rows with m < −2¹⁷ and 0 in others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from ...dialects.mlir import arith
 from ..online.score_masks import HIGHEST_MASK, NO_SCORE
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
@@ -35,53 +38,71 @@ def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: fro
     """x, of which `maximum` is subtracted, with −∞ in place of the low numbers of masks in rows that have a live key; x
     as it is if it has no such masks, or that is not known of any row. `products`: of queries and keys."""
     masks = list(_masks(x, products))
+    rows = masked_rows(make, x, maximum, products)
+    if rows is None:
+        return x
+    if rows.number == 0:
+        return make.rewritten(x, lambda node: _infinite(make, node, masks))
+    live = make.all_of([_where_score(make, mask) for mask in masks if mask is not None])
+    return make.op("arith.select", (make.any_of([live, rows]), x, make.const(-math.inf)))
+
+
+def masked_rows(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr | None:
+    """Whether a row has no key at the places where its score is looked for, and may have none at all; None if x has no
+    low numbers of masks, or no such place is known."""
+    masks = list(_masks(x, products))
     keys = x.vars - maximum.vars
     if not masks or None in masks or len(keys) != 1:
-        return x
+        return None
     (key,) = keys
     conditions = [_where_score(make, mask) for mask in masks if mask is not None]
-    if any(all(_holds(_moved(make, one, key, at)) for one in conditions) for at in _places(key, maximum.vars)):
-        return make.rewritten(x, lambda node: _infinite(make, node, masks))
     live = make.all_of(conditions)
+    if any(all(_holds(_moved(make, one, key, at)) for one in conditions) for at in _places(key, maximum.vars)):
+        return make.const(False, live.type)
     queries = sorted(maximum.vars, key=lambda v: (v.extent or 0, v.serial))[-1:]  # the longest of the rows' variables
     of_rows = [_moved(make, live, key, at) for at in _places(key, frozenset(queries))]
     of_rows = [one for one in dict.fromkeys(of_rows) if _can_be_read(one, key) and _holds(one) is not False]
-    if not of_rows:
-        return x
-    is_masked_row = make.negation(make.any_of(of_rows))
-    return make.op("arith.select", (make.any_of([live, is_masked_row]), x, make.const(-math.inf)))
+    return make.negation(make.any_of(of_rows)) if of_rows else None
 
 
-def with_masks_apart(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr | None:
-    """exp(x − maximum) by scores alone, and by whether a row is masked as a whole, where x has the low number of a mask
-    instead of a score; None if it never has, or not the same number for each mask."""
+@dataclass(frozen=True)
+class Apart:
+    """Scores, where they are `live`, and below which of them the maximum of a row is the number of a mask."""
+
+    scores: Expr
+    live: Expr
+    lowest: float
+
+    def probabilities(self, make: Expressions, of_scores: Expr, masked: Expr, otherwise: Expr) -> Expr:
+        """`of_scores`, in rows that are `masked` as a whole `otherwise`; 0 where others have a mask."""
+        # Both choices are left out of tiles in which all is live, and tiles in which nothing is neither of the two.
+        found = make.op("arith.select", (self.live, of_scores, otherwise))
+        return make.op("arith.select", (make.any_of([self.live, masked]), found, make.const(0.0)))
+
+
+def masks_apart(make: Expressions, x: Expr, products: frozenset[Expr]) -> Apart | None:
+    """What x is besides the low number of a mask; None if it never has one, or not the same number for each mask."""
     masks = list(_masks(x, products))
     if not masks or None in masks:
         return None
 
-    def with_scores(node: Expr, mask: Expr | None = None) -> Expr:
-        """The number of `mask` in its place, and scores in the place of all others."""
+    def with_scores(node: Expr, masked: Sequence[Expr | None] = ()) -> Expr:
+        """The numbers of `masked` in their place, and scores in the place of all others."""
 
         def side(inner: Expr) -> Expr | None:
             if inner not in masks:
                 return None
             low = _low_side(inner)
-            return inner.args[low] if inner is mask else with_scores(inner.args[3 - low], mask)
+            return inner.args[low] if inner in masked else with_scores(inner.args[3 - low], masked)
 
         return make.rewritten(node, side)
 
-    numbers = {with_scores(x, mask).number for mask in masks}
+    numbers = {with_scores(x, masked).number for masked in (masks, *([mask] for mask in masks))}
     number = numbers.pop()
     if numbers or number is None:
         return None
-    is_masked = make.compared(arith.CmpFPredicate.OLT, maximum, make.const(max(number / 2, NO_SCORE)))
     live = make.all_of([_where_score(make, mask) for mask in masks if mask is not None])
-    # Both choices are between it and a constant: they are left out of tiles in which all is live. What is subtracted is
-    # a score, or 0: no product of it is infinite.
-    largest_score = make.op("arith.select", (is_masked, make.const(0.0), maximum))
-    found = make.op("math.exp", (make.op("arith.subf", (with_scores(x), largest_score)),))
-    found = make.op("arith.select", (live, found, make.const(1.0)))
-    return make.op("arith.select", (make.any_of([live, is_masked]), found, make.const(0.0)))
+    return Apart(with_scores(x), live, max(number / 2, NO_SCORE))
 
 
 def _where_score(make: Expressions, mask: Expr) -> Expr:

@@ -1,6 +1,7 @@
 """A part of a graph that may be attention: run as a kernel, or by torch where it is none."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -103,19 +104,21 @@ class AttentionKernels(Kernels):
             return self.traced(inputs)
 
 
-def why_left(program: TorchProgram, statistics: Sequence[int] = (), maxima: Sequence[int] = ()) -> str:
+def why_left(program: TorchProgram, statistics: Mapping[int, str] = MappingProxyType({})) -> str:
     """Why there is no attention in `program`, "" if there is; attention is raised there. Those of the inputs that are
-    `statistics` are of rows of one: what reads them follows from it. Of these, `maxima` are largest scores."""
+    `statistics` are of rows of one: what reads them follows from it; of these kinds (``transforms/raising/given.py``).
+    """
     module = program.module
     arguments = [(i, a) for i, a in enumerate(program.lowered.arguments) if isinstance(a, int)]
-    places, of_maxima = (tuple(i for i, a in arguments if a in some) for some in (statistics, maxima))
+    kinds = {i: statistics[a] for i, a in arguments if a in statistics}
+    maxima, weights = (tuple(i for i, kind in kinds.items() if kind == one) for one in ("kept max", "kept weight"))
     reasons: list[str] = []
 
     def listen(report: Report) -> None:
         reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
 
     with module.context, module.operation.location, listening(listen), reading_once():
-        RaiseAttention(places, of_maxima).run(module.operation)
+        RaiseAttention(tuple(kinds), maxima, weights).run(module.operation)
     if find_attention(module.operation):
         return ""
     return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION

@@ -1,6 +1,7 @@
 """The kernels of derivatives, and those of forwards that keep something for them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -74,7 +75,7 @@ class DerivativeKernels(_Following):
             return NO_ATTENTION
         arguments = [*example, *derivative.examples()]
         traced = self.traced_as(derivative, arguments, derivative.given)
-        return _kernel(traced, self.forward, range(len(example) + 1, len(arguments) - 1))
+        return _kernel(traced, self.forward, dict(enumerate(derivative.kinds, len(example) + 1)))
 
 
 class KeepingKernels(_Following):
@@ -97,10 +98,11 @@ class KeptDerivativeKernels(DerivativeKernels):
         return results
 
 
-def _kernel(program: TorchProgram, forward: AttentionKernels, statistics: Sequence[int] = ()) -> TorchKernel | str:
-    """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`. Of two of a row, which there are
-    where scores may be low numbers of a mask (`kept.py`), the first is its maximum."""
-    left = why_left(program, statistics, statistics[: len(statistics) - 1])
+def _kernel(
+    program: TorchProgram, forward: AttentionKernels, statistics: Mapping[int, str] = MappingProxyType({})
+) -> TorchKernel | str:
+    """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`."""
+    left = why_left(program, statistics)
     return left or TorchKernel.of_program(program, forward.target, forward.options)
 
 

@@ -134,8 +134,11 @@ class Derivative(OfProgram):
     gradient of its only result. Each gradient is permuted to one of the `orders`, and contiguous.
 
     `given` are fake tensors such as it takes beside the inputs, in a list, for torch takes tensors that modules hold
-    for constants.
+    for constants. `kinds` are of those between the first and the last one, statistics of rows: see
+    ``transforms/raising/given.py``.
     """
+
+    kinds: tuple[str, ...] = ()
 
     def __init__(
         self,

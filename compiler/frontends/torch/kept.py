@@ -6,7 +6,12 @@
 So the derivative has no attention in it whose output o or whose statistics it would need first. From ds it goes back
 through what makes the scores as torch's autograd does.
 
-Where scores may be low numbers of a mask, log₂ l is nothing beside m·log₂e: there two numbers are kept, m and 1/l.
+Where scores may be low numbers of a mask, log₂ l is nothing beside m·log₂e. If all masks have the same one, rows in
+which it is m are masked as a whole, and the probability of each key is 1/l: two numbers are kept, n and w::
+
+    p = w > 0 ? w : exp2(s·log₂e − n), where w = 1/l in rows that are masked as a whole, else 0
+
+If masks are not known, as of tensors that are added, m and 1/l are kept.
 Rows that are masked as a whole by −∞ have no probabilities: n is ∞, and 1/l is 0.
 
 Sinks y beside the keys (sinks.py) are in m and l, and have no values: dy = −p(y)·Σ_c g·o.
@@ -16,13 +21,14 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
+from ....transforms.online.score_masks import ABSORBING, HIGHEST_MASK, NO_SCORE
 from ....transforms.raising.given_rows import LARGEST_NUMBER
 from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
 from .sinks import parts
@@ -38,6 +44,8 @@ RESHAPES = (
 FACTOR = aten.mul.Tensor
 VIEWS = (*CASTS, *RESHAPES, aten.permute.default, aten.transpose.int)
 FILLED = {aten.full.default: 1, aten.full_like.default: 1, aten.scalar_tensor.default: 0}  # where the number stands
+ZEROS = (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
+CHOICES = {aten.where.self: (1, 2), aten.masked_fill.Scalar: (0, 2), aten.masked_fill.Tensor: (0, 2)}  # between which
 BY_NUMBERS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
 LOG2_E = math.log2(math.e)
 
@@ -71,6 +79,7 @@ class DerivativeOfKept(Derivative):
             return traced(lambda *tensors: (), [*filter(is_tensor, values)])
         env, (result,) = attention.run([*filter(is_tensor, values)])
         self.given = [*map(like, (result, *attention.rows(env), result))]
+        self.kinds = attention.kinds
 
         def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             inputs, wanted = self.leaves(values, tensors)
@@ -107,14 +116,33 @@ class _Attention:
         return interpreter.env, results
 
     @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether scores are −∞, or made of one product and of no large number."""
-        node = self.scores
+    def masks(self) -> frozenset[float] | None:
+        """The numbers that masks have in the place of scores, which are made of one product and of no large number
+        else; None if that is not known."""
+        node, factor, is_added, found = self.scores, 1.0, False, set()
         while node.target not in PRODUCTS:
-            if not isinstance(below := _below(node), Node):
-                return False
-            node = below
-        return True
+            below = _below(node)
+            if below is None or (below.mask is not None and is_added):  # where both are, there is their sum
+                return None
+            if below.mask is not None:
+                found.add(below.mask * factor)
+            node, factor, is_added = below.scores, factor * below.factor, is_added or below.is_added
+        return frozenset(found)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is kept of each row: see ``transforms/raising/given.py``."""
+        if self.masks is None or not self.masks <= {-math.inf}:
+            return ("kept max", "") if self.lowest is None else ("", "kept weight")
+        return ("",)
+
+    @property
+    def lowest(self) -> float | None:
+        """Below what the largest score of a row is the number of all masks; None if they have several, −∞, or none."""
+        if self.masks is None or len(self.masks) != 1:
+            return None
+        (number,) = self.masks
+        return max(number / 2, NO_SCORE) if -math.inf < number <= HIGHEST_MASK else None
 
     def rows(self, env: dict[Node, Any]) -> list[torch.Tensor]:
         """What is kept of each row."""
@@ -126,15 +154,20 @@ class _Attention:
         for sink in (_wide(env[node]).squeeze(-1) for node in self.sinks):
             before, largest = largest, torch.maximum(largest, sink)
             total = total * torch.exp(before - largest) + torch.exp(sink - largest)
-        if self.is_plain:
+        if "kept max" in self.kinds:
+            return [largest, torch.where(total == 0, 0, 1 / total)]
+        if self.lowest is None:
             return [torch.where(total == 0, math.inf, largest * LOG2_E + torch.log2(total))]
-        return [largest, torch.where(total == 0, 0, 1 / total)]
+        is_masked = largest < self.lowest
+        shift = torch.where(is_masked, 0, largest) * LOG2_E + torch.log2(total)
+        return [torch.where(total == 0, math.inf, shift), torch.where(is_masked, 1 / total, 0)]
 
     def probabilities(self, scores: torch.Tensor, rows: Sequence[torch.Tensor]) -> torch.Tensor:
         first, *others = (row.unsqueeze(-1) for row in rows)
-        if self.is_plain:
-            return torch.exp2(_wide(scores) * LOG2_E - first)
-        return torch.exp(_wide(scores) - first) * others[0]
+        if "kept max" in self.kinds:
+            return torch.exp(_wide(scores) - first) * others[0]
+        found = torch.exp2(_wide(scores) * LOG2_E - first)
+        return torch.where(others[0] > 0, others[0], found) if others else found
 
     @torch.no_grad()
     def gradients(
@@ -221,29 +254,68 @@ def _is_scaled(node: Node) -> bool:
     return statically_known_true(sym_eq(list(own.shape), list(value.shape)))
 
 
-def _below(node: Node) -> Any:
-    """What the scores that a node makes are made of, if that makes no large numbers."""
-    if node.target in (*VIEWS, aten.expand.default, aten.neg.default, aten.tanh.default):
-        return node.args[0]
-    if node.target in BY_NUMBERS:
-        is_small = isinstance(node.args[1], int | float) and abs(node.args[1]) < LARGEST_NUMBER
-        return node.args[0] if is_small and not node.kwargs else None
-    if node.target in (aten.masked_fill.Scalar, aten.masked_fill.Tensor):
-        return node.args[0] if _is_minus_infinity(node.args[2]) else None
-    if node.target is aten.where.self:
-        _, then, otherwise = node.args
-        if _is_minus_infinity(then):
-            return otherwise
-        return then if _is_minus_infinity(otherwise) else None
+class _Below(NamedTuple):
+    """What a node makes scores of: times a factor, and, if there is a mask, its number in their place, or added."""
+
+    scores: Node
+    factor: float = 1.0
+    mask: float | None = None
+    is_added: bool = False
+
+
+def _below(node: Any) -> _Below | None:
+    """What a node that makes scores makes them of; None if it makes large numbers of something else."""
+    if node.target in (*VIEWS, aten.expand.default):
+        return _Below(node.args[0])
+    if node.target is aten.neg.default:
+        return _Below(node.args[0], -1.0)
+    if node.target is aten.tanh.default:
+        return _Below(node.args[0], math.nan)  # of what masks that is no multiple
+    if node.target in BY_NUMBERS and isinstance(number := node.args[1], int | float):
+        if abs(number) >= LARGEST_NUMBER or node.kwargs:
+            return None
+        factor = {aten.mul.Tensor: number, aten.div.Tensor: 1 / number if number else math.nan}.get(node.target, 1.0)
+        return _Below(node.args[0], factor)
+    if node.target in CHOICES:
+        first, second = (node.args[i] for i in CHOICES[node.target])
+        return _beside(first, second) or _beside(second, first)
+    if node.target is aten.add.Tensor and not node.kwargs:
+        return _added(*node.args) or _added(*node.args[::-1])
     return None
 
 
-def _is_minus_infinity(value: Any) -> bool:
-    while isinstance(value, Node) and value.target in (*VIEWS, aten.expand.default):
-        value = value.args[0]
+def _beside(scores: Any, value: Any) -> _Below | None:
+    """Scores, and the value if that is the number of a mask."""
+    number = _number(value)
+    return (
+        None if number is None or number > HIGHEST_MASK or _number(scores) is not None else _Below(scores, 1.0, number)
+    )
+
+
+def _added(scores: Any, value: Any) -> _Below | None:
+    """Scores, and the value if that is a mask: 0, or a number so low that any score is nothing beside it."""
+    value = _seen(value)
+    if not isinstance(value, Node) or value.target not in CHOICES:
+        return None
+    low, high = sorted(math.nan if (n := _number(value.args[i])) is None else n for i in CHOICES[value.target])
+    return _Below(scores, 1.0, low, is_added=True) if low <= ABSORBING and high == 0 else None
+
+
+def _number(value: Any) -> float | None:
+    """The number that all elements are."""
+    value = _seen(value)
     if isinstance(value, Node) and value.target in FILLED:
         value = value.args[FILLED[value.target]]
-    return value == -math.inf
+    if isinstance(value, Node) and value.target in ZEROS:
+        return 0.0
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _seen(value: Any) -> Any:
+    """What a value is views, casts and repetitions of."""
+    while isinstance(value, Node) and value.target in (*VIEWS, aten.expand.default):
+        value = value.args[0]
+    return value
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:

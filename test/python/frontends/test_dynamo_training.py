@@ -369,6 +369,33 @@ def with_the_least_added(scores, live):
     return scores + torch.zeros((), dtype=scores.dtype).masked_fill(~live, torch.finfo(scores.dtype).min)
 
 
+def least(kind):
+    """Twice it is a number, too."""
+    return torch.finfo(kind).min * 0.4
+
+
+def added_twice(scores, live):
+    low = torch.tensor(least(scores.dtype), dtype=scores.dtype)
+    before = torch.arange(70) <= torch.arange(70)[:, None]
+    return scores + torch.where(live, 0 * low, low) + torch.where(before, 0 * low, low)
+
+
+def filled_and_added(scores, live):
+    low = torch.tensor(least(scores.dtype), dtype=scores.dtype)
+    before = torch.arange(70) <= torch.arange(70)[:, None]
+    return scores.masked_fill(~before, low) + torch.zeros((), dtype=scores.dtype).masked_fill(~live, low)
+
+
+def filled_with_two_numbers(scores, live):
+    before = torch.arange(70) <= torch.arange(70)[:, None]
+    return scores.masked_fill(~before, 2 * least(scores.dtype)).masked_fill(~live, least(scores.dtype))
+
+
+def filled_with_infinity_before(scores, live):
+    before = torch.arange(70) <= torch.arange(70)[:, None]
+    return scores.masked_fill(~before, -torch.inf).masked_fill(~live, least(scores.dtype))
+
+
 PADDING = torch.arange(70) >= torch.tensor([[0], [40]])
 BY_DATA = {
     "padding before": (PADDING, lambda i, j, there: there[:, None] & (j <= i)),
@@ -389,6 +416,19 @@ def test_low_numbers_by_data(name, masked, kept):
         return torch.softmax(masked(q @ k.mT, live(i, j, data)), -1) @ v
 
     assert_like_float64(function, [*needy((2, 70, 4), (2, 70, 4), (2, 70, 3)), data])
+    assert kept() == [TWO_NUMBERS, [(3, 3)]]
+
+
+@pytest.mark.parametrize(
+    "masked", [added_twice, filled_and_added, filled_with_two_numbers, filled_with_infinity_before]
+)
+def test_masks_of_several_numbers(masked, kept):
+    """Of a row without a live key those have a probability that have the larger number."""
+
+    def function(q, k, v, there):
+        return torch.softmax(masked(q @ k.mT, there[:, None]), -1) @ v
+
+    assert_like_float64(function, [*needy((2, 70, 4), (2, 70, 4), (2, 70, 3)), PADDING])
     assert kept() == [TWO_NUMBERS, [(3, 3)]]
 
 
