@@ -111,7 +111,7 @@ def test_some_combinations(graph, views, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("element", ELEMENTS)
-@drawing(25)
+@drawing(12)
 @given(data=st.data(), **MORE)
 def test_combinations(element, data, views, seed):
     check(data.draw(attentions((element,))), views, seed)
