@@ -175,8 +175,9 @@ class TileMasks(DeadTiles):
         if op.name == "arith.select":
             constants = [constant_value(op.operands[i]) for i in (1, 2)]
             is_fixed = [number is not None for number in constants]
-            if not any(is_fixed):
-                is_fixed = [self._is_of_row(scalar.operand(i)) for i in (1, 2)]
+            of_rows = [self._is_of_row(scalar.operand(i)) for i in (1, 2)]
+            if not any(is_fixed) and not all(of_rows):
+                is_fixed = of_rows
             if constants[0] == -math.inf or not is_fixed[1]:
                 wanted = False if is_fixed[0] else None
             else:

@@ -132,9 +132,9 @@ class _Attention:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is kept of each row: see ``transforms/raising/given.py``."""
-        if self.masks is None or not self.masks <= {-math.inf}:
-            return ("kept max", "") if self.lowest is None else ("", "kept weight")
-        return ("",)
+        if self.lowest is not None:
+            return "", "kept weight"
+        return ("",) if self.masks is not None and self.masks <= {-math.inf} else ("kept max", "")
 
     @property
     def lowest(self) -> float | None:
