@@ -1,5 +1,6 @@
 """Makes the modules beside the tests importable, and those of tests for GPUs, one folder up and in `numeric`."""
 
+import collections
 import gc
 import os
 import sys
@@ -27,3 +28,23 @@ def gpu():
 
     with fake_driver() as fake:
         yield fake
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """How many attentions there are in the kernels that were made: in forwards that keep something, and how many
+    results these have, and in derivatives that read it."""
+    from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel
+
+    made = collections.OrderedDict()
+    monkeypatch.setattr(dynamo_kernel, "_kernels", made)
+
+    def counts():
+        found = {"keeping": [], "derivative of what is kept": []}
+        for (structure, *_), kernel in made.items():
+            if structure[0] in found and not isinstance(kernel, str):
+                kinds = [entry["details"].get("kind") for entry in kernel.record["entries"]]
+                found[structure[0]].append((kinds.count("fused"), len(kernel.signature.results)))
+        return [*found.values()]
+
+    return counts
