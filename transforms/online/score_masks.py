@@ -22,6 +22,11 @@ OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "extf", "truncf", "maximumf
 OF_INTEGERS = ("arith.sitofp", "arith.uitofp")
 
 
+def lowest_score(number: float) -> float:
+    """Below which the maximum of a row is this number of a mask."""
+    return max(number / 2, NO_SCORE)
+
+
 @dataclass(frozen=True)
 class Mask:
     """A select that puts `number` at one side in the place of a score, which it takes where `condition` is `wanted`; or

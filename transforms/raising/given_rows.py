@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ...dialects.mlir import arith
 from .dead_weights import is_zero, zeros_outside
-from .expressions import Expr
+from .expressions import Expr, Expressions
 from .live_rows import masked_rows, masks_apart, with_infinite_masks
 from .masks import masks_outside
 from .matching import Match
@@ -44,29 +44,32 @@ def _with_infinite_masks(match: Match, weights: Expr) -> Expr:
             return None
         x, maximum = node.args[0].args
         x = with_infinite_masks(make, masks_outside(make, x, products), maximum, products)
-        return make.op("math.exp", (make.op("arith.subf", (x, maximum)),))
+        return _relative(make, "math.exp", x, maximum)
 
     return make.rewritten(weights, replaced)
+
+
+def _relative(make: Expressions, function: str, x: Expr, to: Expr) -> Expr:
+    return make.op(function, (make.op("arith.subf", (x, to)),))
 
 
 def _of_kept_weights(match: Match, node: Expr) -> Expr | None:
     """w > 0 ? w : exp2(x − n) by scores alone, where w is the probability of each key in rows that are masked as a
     whole, and 0 in others; None if it is none."""
-    make, given = match.tracer.make, match.tracer.given
+    make, given, products = match.tracer.make, match.tracer.given, _products(match)
     masked, weight, power = node.args
     if weight.kind != "element" or not given.is_weight(weight.payload[0]):
         return None
     if power.name != "math.exp2" or power.args[0].name != "arith.subf":
         return None
     x, shift = power.args[0].args
-    x = masks_outside(make, x, _products(match))
-    apart = masks_apart(make, x, _products(match))
+    x = masks_outside(make, x, products)
+    apart = masks_apart(make, x, products)
     if apart is None:
         return None
-    rows = masked_rows(make, x, shift, _products(match))
+    rows = masked_rows(make, x, shift, apart.masks)
     masked = masked if rows is None else make.all_of([rows, masked])
-    found = make.op("math.exp2", (make.op("arith.subf", (apart.scores, shift)),))
-    return apart.probabilities(make, found, masked, weight)
+    return apart.probabilities(make, _relative(make, "math.exp2", apart.scores, shift), masked, weight)
 
 
 def _products(match: Match) -> frozenset[Expr]:
@@ -182,7 +185,7 @@ def _without_masks(match: Match, node: Expr) -> Expr | None:
     masked = make.compared(arith.CmpFPredicate.OLT, maximum, make.const(apart.lowest))
     # What is subtracted is a score, or 0: no product of it is infinite.
     largest_score = make.op("arith.select", (masked, make.const(0.0), maximum))
-    found = make.op("math.exp", (make.op("arith.subf", (apart.scores, largest_score)),))
+    found = _relative(make, "math.exp", apart.scores, largest_score)
     return apart.probabilities(make, found, masked, make.const(1.0))
 
 
@@ -212,7 +215,7 @@ def _power(match: Match, node: Expr) -> Expr | None:
 
     def power(x: Expr) -> Expr:
         scaled = make.mul(x, make.const(math.log2(math.e)))
-        return make.op("math.exp2", (make.op("arith.subf", (scaled, make.element(shift, maximum.payload[1]))),))
+        return _relative(make, "math.exp2", scaled, make.element(shift, maximum.payload[1]))
 
     if apart is None:
         return power(x)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..online.score_masks import HIGHEST_MASK, NO_SCORE
+from ..online.score_masks import HIGHEST_MASK, lowest_score
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
 from .masks import is_score
@@ -37,25 +37,23 @@ OPPOSITES = {EQUAL: OTHER, OTHER: EQUAL, LESS: AT_LEAST, AT_LEAST: LESS, AT_MOST
 def with_infinite_masks(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr:
     """x, of which `maximum` is subtracted, with −∞ in place of the low numbers of masks in rows that have a live key; x
     as it is if it has no such masks, or that is not known of any row. `products`: of queries and keys."""
-    masks = list(_masks(x, products))
-    rows = masked_rows(make, x, maximum, products)
+    masks = _known_masks(x, products)
+    rows = masked_rows(make, x, maximum, masks)
     if rows is None:
         return x
     if rows.number == 0:
         return make.rewritten(x, lambda node: _infinite(make, node, masks))
-    live = make.all_of([_where_score(make, mask) for mask in masks if mask is not None])
-    return make.op("arith.select", (make.any_of([live, rows]), x, make.const(-math.inf)))
+    return make.op("arith.select", (make.any_of([_live(make, masks), rows]), x, make.const(-math.inf)))
 
 
-def masked_rows(make: Expressions, x: Expr, maximum: Expr, products: frozenset[Expr]) -> Expr | None:
+def masked_rows(make: Expressions, x: Expr, maximum: Expr, masks: Sequence[Expr]) -> Expr | None:
     """Whether a row has no key at the places where its score is looked for, and may have none at all; None if x has no
-    low numbers of masks, or no such place is known."""
-    masks = list(_masks(x, products))
+    `masks`, or no such place is known."""
     keys = x.vars - maximum.vars
-    if not masks or None in masks or len(keys) != 1:
+    if not masks or len(keys) != 1:
         return None
     (key,) = keys
-    conditions = [_where_score(make, mask) for mask in masks if mask is not None]
+    conditions = [_where_score(make, mask) for mask in masks]
     live = make.all_of(conditions)
     if any(all(_holds(_moved(make, one, key, at)) for one in conditions) for at in _places(key, maximum.vars)):
         return make.const(False, live.type)
@@ -67,8 +65,10 @@ def masked_rows(make: Expressions, x: Expr, maximum: Expr, products: frozenset[E
 
 @dataclass(frozen=True)
 class Apart:
-    """Scores, where they are `live`, and below which of them the maximum of a row is the number of a mask."""
+    """Scores, the `masks` beside them, where they are `live`, and below which of them the maximum of a row is a mask's
+    number."""
 
+    masks: Sequence[Expr]
     scores: Expr
     live: Expr
     lowest: float
@@ -82,11 +82,11 @@ class Apart:
 
 def masks_apart(make: Expressions, x: Expr, products: frozenset[Expr]) -> Apart | None:
     """What x is besides the low number of a mask; None if it never has one, or not the same number for each mask."""
-    masks = list(_masks(x, products))
-    if not masks or None in masks:
+    masks = _known_masks(x, products)
+    if not masks:
         return None
 
-    def with_scores(node: Expr, masked: Sequence[Expr | None] = ()) -> Expr:
+    def with_scores(node: Expr, masked: Sequence[Expr] = ()) -> Expr:
         """The numbers of `masked` in their place, and scores in the place of all others."""
 
         def side(inner: Expr) -> Expr | None:
@@ -101,8 +101,18 @@ def masks_apart(make: Expressions, x: Expr, products: frozenset[Expr]) -> Apart 
     number = numbers.pop()
     if numbers or number is None:
         return None
-    live = make.all_of([_where_score(make, mask) for mask in masks if mask is not None])
-    return Apart(with_scores(x), live, max(number / 2, NO_SCORE))
+    return Apart(masks, with_scores(x), _live(make, masks), lowest_score(number))
+
+
+def _known_masks(x: Expr, products: frozenset[Expr]) -> list[Expr]:
+    """The masks on the way to the scores; none if one of them is not known."""
+    masks = list(_masks(x, products))
+    return [mask for mask in masks if mask is not None] if None not in masks else []
+
+
+def _live(make: Expressions, masks: Sequence[Expr]) -> Expr:
+    """The condition for all masks to leave a score as it is."""
+    return make.all_of([_where_score(make, mask) for mask in masks])
 
 
 def _where_score(make: Expressions, mask: Expr) -> Expr:
@@ -110,7 +120,7 @@ def _where_score(make: Expressions, mask: Expr) -> Expr:
     return mask.args[0] if _low_side(mask) == 2 else make.negation(mask.args[0])
 
 
-def _infinite(make: Expressions, node: Expr, masks: Sequence[Expr | None]) -> Expr | None:
+def _infinite(make: Expressions, node: Expr, masks: Sequence[Expr]) -> Expr | None:
     """A mask whose low number is −∞; None for what is none of the masks."""
     if node not in masks:
         return None

@@ -28,7 +28,7 @@ from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from ....transforms.online.score_masks import ABSORBING, HIGHEST_MASK, NO_SCORE
+from ....transforms.online.score_masks import ABSORBING, HIGHEST_MASK, lowest_score
 from ....transforms.raising.given_rows import LARGEST_NUMBER
 from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
 from .sinks import parts
@@ -142,7 +142,7 @@ class _Attention:
         if self.masks is None or len(self.masks) != 1:
             return None
         (number,) = self.masks
-        return max(number / 2, NO_SCORE) if -math.inf < number <= HIGHEST_MASK else None
+        return lowest_score(number) if -math.inf < number <= HIGHEST_MASK else None
 
     def rows(self, env: dict[Node, Any]) -> list[torch.Tensor]:
         """What is kept of each row."""

@@ -13,16 +13,15 @@ from attn_opt.compiler.frontends.dynamo import derivatives as derivatives_of_ker
 from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch_harness import tensors  # noqa: E402
-from training_harness import (  # noqa: E402, F401
+from training_harness import (  # noqa: E402
     ONE_NUMBER,
     PLAIN,
     assert_like_float64,
     by_hand,
     changed_afterwards,
-    gradients,
     merged_heads,
     needy,
-    with_gradients,
+    with_gradients,  # noqa: F401
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")  # what is left is an error

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import torch.nn.functional as F  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch_harness import tensors  # noqa: E402
-from training_harness import (  # noqa: E402, F401
+from training_harness import (  # noqa: E402
     GROUPS,
     ONE_NUMBER,
     PLAIN,
@@ -20,10 +20,9 @@ from training_harness import (  # noqa: E402, F401
     assert_like_float64,
     by_hand,
     changed_afterwards,
-    gradients,
     merged_heads,
     needy,
-    with_gradients,
+    with_gradients,  # noqa: F401
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")  # what is left is an error

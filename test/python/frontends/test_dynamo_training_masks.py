@@ -9,14 +9,14 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
-from training_harness import (  # noqa: E402, F401
+from training_harness import (  # noqa: E402
     ONE_NUMBER,
     PLAIN,
     TWO_NUMBERS,
     assert_like_float64,
     gradients,
     needy,
-    with_gradients,
+    with_gradients,  # noqa: F401
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")  # what is left is an error
@@ -163,31 +163,32 @@ def with_the_least_added(scores, live):
     return scores + torch.zeros((), dtype=scores.dtype).masked_fill(~live, torch.finfo(scores.dtype).min)
 
 
-def least(kind):
+def least(scores):
     """Twice it is a number, too."""
-    return torch.finfo(kind).min * 0.4
+    return torch.finfo(scores.dtype).min * 0.4
+
+
+def before():
+    """Made in the graph: what is given to it is read from memory."""
+    return torch.arange(70) <= torch.arange(70)[:, None]
 
 
 def added_twice(scores, live):
-    low = torch.tensor(least(scores.dtype), dtype=scores.dtype)
-    before = torch.arange(70) <= torch.arange(70)[:, None]
-    return scores + torch.where(live, 0 * low, low) + torch.where(before, 0 * low, low)
+    low = torch.tensor(least(scores), dtype=scores.dtype)
+    return scores + torch.where(live, 0 * low, low) + torch.where(before(), 0 * low, low)
 
 
 def filled_and_added(scores, live):
-    low = torch.tensor(least(scores.dtype), dtype=scores.dtype)
-    before = torch.arange(70) <= torch.arange(70)[:, None]
-    return scores.masked_fill(~before, low) + torch.zeros((), dtype=scores.dtype).masked_fill(~live, low)
+    low = torch.tensor(least(scores), dtype=scores.dtype)
+    return scores.masked_fill(~before(), low) + torch.zeros((), dtype=scores.dtype).masked_fill(~live, low)
 
 
 def filled_with_two_numbers(scores, live):
-    before = torch.arange(70) <= torch.arange(70)[:, None]
-    return scores.masked_fill(~before, 2 * least(scores.dtype)).masked_fill(~live, least(scores.dtype))
+    return scores.masked_fill(~before(), 2 * least(scores)).masked_fill(~live, least(scores))
 
 
 def filled_with_infinity_before(scores, live):
-    before = torch.arange(70) <= torch.arange(70)[:, None]
-    return scores.masked_fill(~before, -torch.inf).masked_fill(~live, least(scores.dtype))
+    return scores.masked_fill(~before(), -torch.inf).masked_fill(~live, least(scores))
 
 
 PADDING = torch.arange(70) >= torch.tensor([[0], [40]])
