@@ -148,6 +148,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
                 copy_engine=options.copy_engine,
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
+                added_masks=options.added_masks,
             )
             pass_manager.run(
                 [*fusion, *passes], module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER
@@ -160,7 +161,10 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
         else:
             from .runtime import cpu
 
-            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            passes = [
+                *fusion,
+                *pipelines.cpu(parts=options.split_keys, threads=options.workers, added_masks=options.added_masks),
+            ]
             pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=pipelines.VERIFIED_AFTER)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature, meanwhile=texts)

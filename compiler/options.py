@@ -24,6 +24,8 @@ class Options:
     tile_sizes: one per loop of the root, 0 = not tiled; by default chosen from the caches, or for the GPU.
     tile_interchange: the root's loops from outer to inner.
     split_keys: into how many parts, at most 1024; 1 = not; 0 = where too few blocks would leave threads idle.
+    added_masks: numbers from memory that are added to the scores of eight heads or more may be a mask: where there are
+      many, they are looked at first, for tiles that need not be computed; False: they are known to be none.
     autotune: measure schedules here and take the fastest; kept on disk for the next time (docs/benchmarks.md).
     listener: is told errors, warnings and remarks as they come.
     donate: which arguments may be written to, by their numbers, or by the names of a model's inputs: a result that is
@@ -54,6 +56,7 @@ class Options:
     arch: str | None = None
     multiprocessors: int | None = None
     split_keys: int = 0
+    added_masks: bool = True
     any_strides: bool = False
     copy_engine: bool = True
     keep_maximum: bool = True
@@ -77,7 +80,7 @@ class Options:
             raise user_error(f"split_keys must be {kinds}, but is {self.split_keys!r}")
         if not _is_count(self.stages):
             raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
-        for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "must_fuse", "autotune"):
+        for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "added_masks", "must_fuse", "autotune"):
             value = getattr(self, name)
             if not isinstance(value, int) or value not in (0, 1):
                 raise user_error(f"{name} must be True or False, but is {value!r}")

@@ -26,6 +26,7 @@ CAPPED_BACK = [  # of the derivative and the score
     "%r = arith.mulf %slope, %in1 : f32",
 ]
 KEPT = ["%c = arith.constant 0.6 : f32", "%share = arith.divf %in0, %c : f32", "%r = arith.mulf %share, %in1 : f32"]
+LOADED = {"loaded": "hmk", "shared": "mk"}  # masks in memory, and which dimensions they have
 RESULTS = {"dq": "hmd", "dk": "hkd", "dv": "hkn"}
 # What is learned beside: which dimensions it has.
 LEARNED = {
@@ -42,7 +43,7 @@ LEARNED = {
 class Case:
     """`way`: how the softmax's derivative is written: of probabilities ("torch"), or of exponentials and their sum
     ("jax"). `masked`: by positions, by −∞ ("causal") or a low number ("low"), or by a tensor, rows as a whole among
-    others ("loaded").
+    others ("loaded", or "shared" by all heads).
     `modified`: scores by a cap, or probabilities by a dropout. `learned`: what else there is a derivative by. `wide`:
     the derivative of scores is multiplied as f32, whatever queries and keys are, as in JAX where scores are f32."""
 
@@ -89,8 +90,8 @@ class Case:
         results = dict(zip((dq, dk, dv), RESULTS.values(), strict=True))
         text = g.function_of(results | dict.fromkeys(by_learned, LEARNED.get(self.learned, "")))
         inputs = g.inputs()
-        if self.masked == "loaded":
-            inputs[5 if self.learned else 4][0, -1] = False  # a row without a key
+        if self.masked in LOADED:
+            inputs[5 if self.learned else 4][..., -1, :] = False  # a row without a key
         return text, inputs
 
     @property
@@ -130,12 +131,11 @@ class Case:
         return g.elementwise("ds", whole, [(dp, whole), (total, row), (sums, row), (e, whole)], body)
 
     def _masked(self, g: Graph, name: str, x: str, other: str) -> str:
-        if self.masked == "loaded":
+        if dims := LOADED.get(self.masked):
             if not any(given == "mask" for given, _, _ in g.arguments):
-                g.argument("mask", "hmk", "i1")
-            return g.elementwise(
-                name, "hmk", [("%mask", "hmk"), (x, "hmk")], [f"%r = arith.select %in0, %in1, %{other} : f32"]
-            )
+                g.argument("mask", dims, "i1")
+            chosen = [f"%r = arith.select %in0, %in1, %{other} : f32"]
+            return g.elementwise(name, "hmk", [("%mask", dims), (x, "hmk")], chosen)
         body = [line.replace("OTHER", other) for line in CAUSAL]
         if self.masked == "low" and other == "lowest":
             body = ["%low = arith.constant -2.38e+38 : f32", *(line.replace("lowest", "low") for line in body)]
@@ -166,7 +166,7 @@ class Case:
         seen = np.ones(s.shape, bool)
         if self.masked:
             causal = np.arange(s.shape[2]) <= np.arange(s.shape[1])[:, None]
-            seen = others.pop(0) > 0 if self.masked == "loaded" else np.broadcast_to(causal, s.shape)
+            seen = others.pop(0) > 0 if self.masked in LOADED else np.broadcast_to(causal, s.shape)
         kept = others[0] / 0.6 if self.modified == "dropped" else 1.0
         x = np.where(seen, 2 * t if self.modified == "capped" else s, -np.inf)
         largest = x.max(-1, keepdims=True)

@@ -12,7 +12,7 @@ from attn_opt.compiler import compile, pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects.linalg_ext import softmax
 from attn_opt.dialects.reference import evaluate
-from gpu_modules import Launches, run_module
+from gpu_modules import run_module
 from harness import CONTEXT, crossed
 from test_fusion import fuse
 from test_gpu_roles import run as run_roles
@@ -471,46 +471,6 @@ def test_together(seed):
     graph, inputs, ways = drawn(seed)
     for way in ways:
         check(graph, inputs, way)
-
-
-MASKS = {
-    "causal": lambda i, j: j <= i + 800,
-    "window": lambda i, j: abs(j - 7 * i) < 90,
-    "documents": lambda i, j: i // 40 == j // 300,
-    "blocks": lambda i, j: (i // 64 + j // 128) % 3 == 0,
-    "all": lambda i, j: i >= 0,
-    "none": lambda i, j: i < 0,
-    "one": lambda i, j: (i == 129) & (j == 1023),
-}
-GPUS = ["sm_90a", "sm_80"]
-
-
-def check_mask(graph, inputs, way, launches):
-    """With tiles of 64 keys."""
-    sizes = "1,1,64,0,64"
-    with np.errstate(all="ignore"):
-        found = run_module(graph.text(), inputs, **{"parts": 1, "tile_sizes": sizes, **WAYS[way]})[0]
-    assert relative_error(graph, found, graph.reference(inputs)[0]) < ERRORS[graph.element]
-    assert len(Launches.kernels) == launches, Launches.kernels
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(("how", "letters", "way"), crossed(list(MASKS), ["qk", "bqk"], GPUS))
-def test_masks_that_heads_share_are_looked_at_before(how, letters, way):
-    """Rows of tiles, tiles, which are to be computed; then attention."""
-    graph = Attention(**SIZES | {"queries": 130, "keys": 1024, "mask": letters, "head_size": 8})
-    live = MASKS[how](*np.indices((graph.queries, graph.keys)))
-    inputs = with_numbers(graph, graph.inputs("normal", 0), "mask", live)
-    check_mask(graph, inputs, way, launches=4)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"mask": "bhqk"}, {"keys": 1023}, {"keys": 896}, {"mask": "", "bias": "bqk"}], ids=str
-)
-def test_masks_that_are_not_looked_at_before(fields):
-    """Of as many elements as scores, of a cut tile, of few tiles; numbers that are added."""
-    graph = Attention(**SIZES | {"queries": 130, "keys": 1024, "mask": "bqk", "head_size": 8} | fields)
-    check_mask(graph, graph.inputs("normal", 0), "sm_90a", launches=1)
 
 
 # Tiles that are listed.

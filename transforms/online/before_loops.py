@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, linalg
+from ...dialects.tiling import Index
 from ..copying import copy_needed
+from ..linear import least_divisor
 from ..rewriting import ancestors, defining_op
 from ..slices import Size, forall_bounds
+from .positions import Tiled
 from .tile_sets import Bound, TileSets
 
 
@@ -73,6 +77,7 @@ class BeforeLoops:
     def __init__(self, loop: ir.Operation):
         self.forall = next((a for a in ancestors(loop) if a.name == "scf.forall"), None)
         self._anchor = self.forall or loop
+        self._around = [a for a in ancestors(loop) if a.name == "scf.for"]
         self._outside = [a.block for a in ancestors(self._anchor) if a.parent is not None]
         self._places: dict[str, ir.Operation] = {}
 
@@ -106,9 +111,26 @@ class BeforeLoops:
             return None
         return [Steps(*one) for one in zip(self.forall.opview.induction_variables, lows, highs, steps, strict=False)]
 
-    def is_shared(self, used: Collection[ir.Value]) -> bool:
-        """Whether what is made of the values `used` is the same in several iterations of the parallel loop."""
-        return any(s.variable not in used and s.count != 1 for s in self.counted or [])
+    def tiled(self, sets: TileSets, at: Index, along: int, step: int | None) -> Tiled | None:
+        """Those tiles of `step` elements one of which begins `at` that element, in whatever iterations of the loop of
+        `sets` and of those around; None if there are none."""
+        steps = {s.variable: s.step for s in self._loops(sets) if s.low == 0 and s.step is not None}
+        if not step or any(c * least_divisor(v, steps) % step for v, c in at.terms):
+            return None
+        return Tiled(along, at.const % step, step)
+
+    def gone_through(self, sets: TileSets, at: Index) -> int | None:
+        """The number of elements that one of these loops takes `at` through, from the first one on."""
+        ends = (s.high for s in self._loops(sets) if at == Index.of(s.variable) and s.low == 0)
+        return next((end for end in ends if isinstance(end, int)), None)
+
+    def _loops(self, sets: TileSets) -> list[Steps]:
+        return [Steps.of(sets), *(Steps.of(TileSets(loop)) for loop in self._around), *(self.counted or [])]
+
+    def sharing(self, used: Collection[ir.Value]) -> int:
+        """In how many iterations of the parallel loop what is made of the values `used` is the same; 2 for a number
+        that is known at run time only."""
+        return math.prod(s.count or 2 for s in self.counted or [] if s.variable not in used)
 
     def has(self, value: ir.Value) -> bool:
         """Whether `value` is there."""

@@ -11,6 +11,7 @@ before that is computed (tile_guards.py)::
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,13 +61,15 @@ class Test:
     def opposite(self) -> Test:
         return Test(self.mask, self.comparison, self.predicate, self.number, not self.negated)
 
-    def of_element(self, x: ir.Value) -> ir.Value:
+    def of_element(self, x: ir.Value, kind: ir.Type) -> ir.Value:
+        """As 0 or 1."""
         predicate = build.i64_attribute(self.predicate)
         attributes = {"predicate": predicate}
         operands = [x, build.constant(x.type, self.number)]
         i1 = ir.IntegerType.get_signless(1)
         holds = ir.Operation.create(self.comparison, results=[i1], operands=operands, attributes=attributes).result
-        return arith.xori(holds, build.constant(i1, 1)) if self.negated else holds
+        holds = arith.xori(holds, build.constant(i1, 1)) if self.negated else holds
+        return holds if kind == i1 else arith.extui(kind, holds)
 
 
 def is_true(mask: LoadedMask) -> Test:
@@ -77,6 +80,19 @@ def is_true(mask: LoadedMask) -> Test:
 def is_number(mask: LoadedMask, number: float) -> Test:
     """Of a mask of floats."""
     return Test(mask, "arith.cmpf", arith.CmpFPredicate.OEQ, number)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How many of some bounds, of which each is below the one before it, an element of a mask of floats is at most."""
+
+    mask: LoadedMask = field(repr=False)
+    bounds: tuple[float, ...]
+
+    def of_element(self, x: ir.Value, kind: ir.Type) -> ir.Value:
+        bounds = [build.constant(x.type, bound) for bound in self.bounds]
+        reached = [arith.extui(kind, arith.cmpf(arith.CmpFPredicate.OLE, x, bound)) for bound in bounds]
+        return functools.reduce(arith.addi, reached)
 
 
 def loaded_mask(scalar: Scalar, sets: TileSets, sizes: Sequence[Sequence[Index]]) -> LoadedMask | None:
@@ -159,7 +175,7 @@ class _Tile:
         starts = [build.fill(build.constant(i1, 1), build.empty([], i1)) for _ in tests]
 
         def combined(x: ir.Value, *known: ir.Value) -> list[ir.Value]:
-            return [arith.andi(k, test.of_element(x)) for k, test in zip(known, tests, strict=True)]
+            return [arith.andi(k, test.of_element(x, i1)) for k, test in zip(known, tests, strict=True)]
 
         n = len(kept)
         maps = [build.projection(n, range(n)), *([build.projection(n, [])] * len(tests))]

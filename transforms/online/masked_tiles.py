@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialects.mlir import ir
@@ -12,7 +12,7 @@ from ..passes import remark
 from ..rewriting import ops_in, terminator
 from .cut_tiles import cut_sizes, narrow_types
 from .finite_masks import bound_of, carried_maximum, threshold
-from .masks import Decided, TileMasks
+from .masks import Added, Decided, TileMasks
 from .match_accumulation import Unsuited, first_value, zero_like
 from .modified_scores import ModifiedScores, carried_states
 from .tile_conditions import Where
@@ -57,7 +57,7 @@ class MaskedTiles:
         loop: ir.Operation, sets: TileSets, scores: ModifiedScores, options: SplitMaskedTiles, is_peeled: bool
     ) -> MaskedTiles:
         """`is_peeled`: dead tiles may be skipped, as was seen before the last one was taken off."""
-        masks = TileMasks(sets, scores.value, options.from_data, options.tests)
+        masks = TileMasks(sets, scores.value, options)
         where = dead_tiles(scores, masks)
         dead, tests = where.tiles, where.tests
         late = LateTiles.of(loop, scores.consumer, masks, dead) if options.tests and scores.is_softmax else None
@@ -109,7 +109,7 @@ class EachTile:
         if options.whole_tiles and narrow_types(loop) and cut_sizes(loop, sets.step):
             return None
         predicates = TilePredicates(sets)
-        masks = TileMasks(sets, scores.value, options.from_data, tests=False, predicates=predicates)
+        masks = TileMasks(sets, scores.value, replace(options, tests=False), predicates)
         dead: Any = dead_tiles(scores, masks).tiles
         known = masks.conditions(masks.scores)
         if not dead or _why_not_skipped(loop, scores):
@@ -144,7 +144,10 @@ class LateTiles:
 
 def dead_tiles(scores: ModifiedScores, masks: TileMasks) -> Where:
     """Where all scores are −∞, or all weights 0."""
-    return masks.dead(masks.scores) if scores.is_softmax else masks.zero(masks.scores)
+    if not scores.is_softmax:
+        return masks.zero(masks.scores)
+    rows = frozenset(range(scores.value.type.rank)) - {scores.keys}
+    return masks.dead(masks.scores, added=Added(rows=rows))
 
 
 def _why_not_skipped(loop: ir.Operation, scores: ModifiedScores) -> str | None:

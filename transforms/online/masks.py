@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -26,13 +27,17 @@ from ...dialects.tiling import Index
 from ...dialects.tiling.structured import indexing_maps
 from ..extents import extent
 from ..rewriting import defining_op, is_inside
-from .loaded_masks import is_number
-from .positions import Local, Scalar, element, follow
+from .loaded_masks import LoadedMask, is_number
+from .positions import Local, Scalar, element, follow, through_views
+from .scores import HIGHEST_MASK, is_score
 from .tile_conditions import Scan, TileConditions, Where
 from .tile_forms import TileForms, sizes_of
 from .tile_predicates import TilePredicates
 from .tile_scans import TileScans
 from .tile_sets import TileSets
+
+if TYPE_CHECKING:
+    from .split_masked_tiles import SplitMaskedTiles
 
 
 @dataclass(frozen=True)
@@ -45,35 +50,58 @@ class Decided:
     where: Where
 
 
+@dataclass(frozen=True)
+class Added:
+    """How a number that is added to scores goes into an exponential: times `factor`, and less one number for each row.
+    Rows are along the dimensions `rows` of the tile; None where that is not known."""
+
+    factor: float = 1.0
+    rows: frozenset[int] | None = None
+
+    def times(self, factor: float) -> Added:
+        return Added(self.factor * factor, self.rows)
+
+
 class DeadTiles:
     """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
     def __init__(self, forms: TileForms, tests: bool = False, scan: Scan = TileScans.at_the_ends):
         self.at = TileConditions(forms, tests, scan)
 
-    def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
-        """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
+    def dead(self, scalar: Scalar | None, bound: float = -math.inf, added: Added | None = None) -> Where:
+        """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)
+
+        `added`: it goes into an exponential so, and nothing else there may be a mask. Then it counts, too, where what
+        is added from memory is so low that this gives 0, as others of the row are far above."""
         at = self.at
         infinite = bound == -math.inf
         followed = scalar and follow(scalar)
         if scalar is None or followed is None:
-            mask = at.loaded(scalar) if scalar is not None and infinite else None
-            is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
-            return at.holds(is_number(mask, bound)) if mask is not None and is_float else at.none
+            mask = self._loaded(scalar) if infinite else None
+            if mask is None:
+                return at.none
+            is_of_rows = added is not None and added.rows is not None and _goes_along_rows(scalar, added.rows)
+            return at.low(mask, HIGHEST_MASK / added.factor if is_of_rows else None)
         scalar = followed
         if (number := constant_value(scalar.value)) is not None:
             return at.all if number <= bound else at.none
         op = defining_op(scalar.value)
         if op is None:
             return at.none
-        if op.name in ("arith.minnumf", "arith.minimumf") or (infinite and op.name == "arith.addf"):
+        if infinite and op.name == "arith.addf":
+            beside_scores = [added if is_score(scalar.operand(1 - i)) else None for i in (0, 1)]
+            return at.union(*(self.dead(scalar.operand(i), bound, beside_scores[i]) for i in (0, 1)))
+        if infinite and op.name == "arith.subf":
+            rows = _dims_of(scalar.operand(1)) if added is not None and added.rows is None else None
+            return self.dead(scalar.operand(0), bound, Added(added.factor, rows) if rows else None)
+        if op.name in ("arith.minnumf", "arith.minimumf"):
             return at.union(*(self.dead(scalar.operand(i), bound) for i in (0, 1)))
         if op.name in ("arith.maxnumf", "arith.maximumf"):
             return at.intersection(*(self.dead(scalar.operand(i), bound) for i in (0, 1)))
-        if op.name == "arith.extf" or (infinite and op.name in ("arith.truncf", "arith.subf")):
-            return self.dead(scalar.operand(0), bound)
+        if op.name == "arith.extf" or (infinite and op.name == "arith.truncf"):
+            return self.dead(scalar.operand(0), bound, added)
         if (scaled := scaled_by(op)) is not None:
-            return self.dead(scalar.operand(scaled[0]), bound / scaled[1])
+            return self.dead(scalar.operand(scaled[0]), bound / scaled[1], added and added.times(scaled[1]))
         return self._chosen(scalar, lambda x: self.dead(x, bound)) if op.name == "arith.select" else at.none
 
     def zero(self, scalar: Scalar | None) -> Where:
@@ -81,9 +109,8 @@ class DeadTiles:
         at = self.at
         followed = scalar and follow(scalar)
         if scalar is None or followed is None:
-            mask = at.loaded(scalar) if scalar is not None else None
-            is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
-            return at.holds(is_number(mask, 0.0)) if mask is not None and is_float else at.none
+            mask = self._loaded(scalar)
+            return at.holds(is_number(mask, 0.0)) if mask is not None else at.none
         if (number := constant_value(followed.value)) is not None:
             return at.all if number == 0 else at.none
         op = defining_op(followed.value)
@@ -91,11 +118,20 @@ class DeadTiles:
             return at.none
         if op.name == "arith.uitofp":
             return at.truth(followed.operand(0)).never
+        if op.name in ("math.exp", "math.exp2"):
+            return self.dead(followed.operand(0), added=Added())
         if op.name == "arith.mulf":
             return at.union(*(self.zero(followed.operand(i)) for i in (0, 1)))
+        if op.name in ("arith.addf", "arith.subf"):
+            return at.intersection(*(self.zero(followed.operand(i)) for i in (0, 1)))
         if op.name in ("arith.extf", "arith.truncf", "arith.divf"):
             return self.zero(followed.operand(0))
         return self._chosen(followed, self.zero) if op.name == "arith.select" else at.none
+
+    def _loaded(self, scalar: Scalar | None) -> LoadedMask | None:
+        """The mask of floats that it is an element of."""
+        mask = self.at.loaded(scalar) if scalar is not None else None
+        return mask if mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType) else None
 
     def _chosen(self, select: Scalar, where: Callable[[Scalar], Where]) -> Where:
         """Where something holds of what is selected, of which `where` tells it of either side."""
@@ -117,18 +153,16 @@ class TileMasks(DeadTiles):
         self,
         sets: TileSets,
         x: ir.Value,
-        loads: bool = True,
-        tests: bool = True,
+        options: SplitMaskedTiles,
         predicates: TilePredicates | None = None,
     ):
-        """`loads`: whether what is loaded may be looked at before the loop; `tests`: and before each tile.
-        `predicates`: in the place of intervals."""
+        """`predicates`: in the place of intervals."""
         self._sizes = sizes_of(x, sets)
-        forms = TileForms(predicates or sets, self._sizes, sets if loads else None)
+        forms = TileForms(predicates or sets, self._sizes, sets if options.from_data else None, options.added)
         of_each = predicates and (lambda _, form: predicates.where_not_positive(form))
-        super().__init__(forms, tests, of_each or TileScans.at_the_ends)
+        super().__init__(forms, options.tests, of_each or TileScans.at_the_ends)
         # A mask of queries and keys is brought along with the keys: tiles without it would have loops of their own.
-        self._live_at = TileConditions(forms, tests, of_each or TileScans.in_a_row, tables=bool(predicates))
+        self._live_at = TileConditions(forms, options.tests, of_each or TileScans.in_a_row, tables=bool(predicates))
         self.sets = sets
         self.forms = forms
         self._x = x
@@ -235,6 +269,21 @@ class TileMasks(DeadTiles):
         if op.name == "arith.xori" and (flip := constant_value(op.operands[1])) is not None:
             return self._decide(op, 0, wanted != bool(flip), followed)
         return False
+
+
+def _dims_of(scalar: Scalar) -> frozenset[int] | None:
+    """The dimensions of the tile that what is loaded goes through, an element for each index."""
+    place = through_views(scalar) if isinstance(scalar.value.owner, ir.Block) else None
+    if place is None:
+        return None
+    return frozenset(atom.dim for at in place[1] for atom, _ in at.terms if isinstance(atom, Local))
+
+
+def _goes_along_rows(scalar: Scalar, rows: frozenset[int]) -> bool:
+    """Whether the rows of what is loaded, along its last dimension, are those of scores."""
+    place = through_views(scalar)
+    dims = [{atom.dim for atom, _ in at.terms if isinstance(atom, Local)} for at in place[1]]
+    return not dims[-1] & rows and all(of_one <= rows for of_one in dims[:-1])
 
 
 _BOUNDS = ("arith.minnumf", "arith.minimumf", "arith.maxnumf", "arith.maximumf")

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ..attention import is_contraction
 from ..rewriting import defining_op
 from .masks import scaled_by
-from .positions import Scalar, follow, follow_far, through_views
+from .positions import Scalar, follow, follow_far
+from .scores import HIGHEST_MASK, is_score
 from .tile_conditions import TileConditions, Where
 
-HIGHEST_MASK = -(2.0**15)  # that of f16 is −65504
 FAR = -(2.0**100)  # masks this low are far from all scores: x + FAR is FAR in f32 for any |x| < 2⁷⁵
 ABSORBING = -(2.0**29)  # x + it is it in f32 for |x| < 16; x = 1000 is one of 16 steps beside it
 NO_SCORE = -(2.0**17)  # a maximum below it is a mask's number, however that was scaled and rounded
-LARGEST_TERM = 2.0**20  # a constant that scores are made with, and no mask
-OF_SCORES = ("addf", "subf", "mulf", "divf", "negf", "extf", "truncf", "maximumf", "minimumf", "maxnumf", "minnumf")
-OF_INTEGERS = ("arith.sitofp", "arith.uitofp")
 
 
 def lowest_score(number: float) -> float:
@@ -55,7 +51,7 @@ def masks_of(scalar: Scalar | None, scale: float = 1.0) -> Iterator[Mask | None]
     elif op is not None and op.name == "arith.addf":
         for n in (0, 1):
             yield from masks_of(scalar.operand(n), scale)
-    elif scalar is None or not _is_score(scalar):
+    elif scalar is None or not is_score(scalar):
         yield None
 
 
@@ -76,25 +72,6 @@ def where_live(scalar: Scalar | None, at: TileConditions) -> Where:
         truth = at.truth(mask.condition)
         found = at.intersection(found, truth.always if mask.wanted else truth.never)
     return found
-
-
-def _is_score(scalar: Scalar) -> bool:
-    """Whether a number is made of scores, and of small constants and indices: no mask, and nothing loaded, which may
-    hold one."""
-    followed = follow_far(scalar)
-    op = defining_op(followed.value)
-    if op is None:
-        place = through_views(followed)
-        maker = defining_op(place[0]) if place is not None else None
-        return maker is not None and is_contraction(maker)
-    if op.name == "arith.constant":
-        number = constant_value(followed.value)
-        return number is not None and abs(number) <= LARGEST_TERM
-    if op.name in OF_INTEGERS:
-        return True
-    known = op.name.removeprefix("arith.") in OF_SCORES or op.name.startswith("math.")
-    floats = [n for n, v in enumerate(op.operands) if isinstance(v.type, ir.FloatType)]
-    return known and bool(floats) and all(_is_score(followed.operand(n)) for n in floats)
 
 
 def _constant(scalar: Scalar) -> float | None:

@@ -58,8 +58,9 @@ class SplitMaskedTiles(Pass):
     too many.
 
     Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at, too, if it
-    `tests`. To see that all of what is added is 0 would take as long as to add it. Else a mask of i1 that several heads
-    share is looked at before all loops.
+    `tests`. To see that all of what is added is 0 would take as long as to add it. Else a mask that several heads share
+    is looked at before all loops (mask_tables.py). So is what is `added`, where there is much to compute and no other
+    mask: most are masks. Then numbers as low as −32768 count as −∞ in rows that have higher ones.
 
     Without a softmax, scores become weights of values by themselves: tiles are dead where a mask makes these 0.
 
@@ -70,6 +71,7 @@ class SplitMaskedTiles(Pass):
     from_data: bool = option("which tiles are computed may depend on numbers that are loaded", True)
     tests: bool = option("each tile may be tested when the loop is there: of masks that are loaded, and low ones", True)
     lists: bool = option("tiles that masks with holes leave are listed before all loops", False)
+    added: int = option("scores from which on numbers that are added are looked at before all loops; 0: never", 0)
     few_rows: int = option("tiles of fewer rows, by dimension, keep a mask that is computed", 0)
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
@@ -125,7 +127,7 @@ def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
     """Leaves the one tile of the loop out if it is dead."""
     (scores,) = modified_scores_in(tail)
     sets = TileSets(tail)
-    masks = TileMasks(sets, scores.value, options.from_data, options.tests)
+    masks = TileMasks(sets, scores.value, options)
     dead = dead_tiles(scores, masks).tiles
     alive = sets.complement(dead)
     if dead:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ..rewriting import defining_op
 from .forms_before import has_looked_up
-from .loaded_masks import LoadedMask, Test, is_true, loaded_mask
+from .loaded_masks import Depth, LoadedMask, Test, is_number, is_true, loaded_mask
 from .positions import Greatest, Quotient, Scalar, follow, through_views
 from .tile_forms import TileForms, is_never_negative
 from .tile_scans import TileScans
@@ -66,8 +67,9 @@ class TileConditions:
         return found
 
     def intersection(self, a: Where, b: Where) -> Where:
-        """Two tests that have to be true at a time are no test; those of one side are where the other is everywhere."""
-        tests: tuple[Test, ...] = ()
+        """Two tests that have to be true at a time are no test, but for one of both sides; those of one side are where
+        the other is everywhere."""
+        tests = tuple(test for test in a.tests if test in b.tests)
         for one, other in ((a, b), (b, a)):
             if other.tiles == self.sets.all:
                 tests += one.tests
@@ -135,6 +137,20 @@ class TileConditions:
             return Where(self.sets.none, (test,))
         form = self.forms.fails(test) if self.tables else None
         return Where(self._scan(self.forms.scans, form)) if form is not None else self.none
+
+    def low(self, mask: LoadedMask, bound: float | None) -> Where:
+        """Where all elements of a mask of floats are −∞. With a `bound` nothing else is a mask: then, by tables, it
+        counts, too, where they are that at most, while each of their rows, which reach beyond a tile, has one that is
+        more than half of it."""
+        found = self.holds(is_number(mask, -math.inf)) if self.tests else self.none
+        depths = None
+        if self.tables and bound is not None:
+            depths = self.forms.depths(Depth(mask, (bound / 2, bound, -math.inf)))
+        if depths is None:
+            return found
+        least, of_rows = depths
+        infinite, low, rows = (Where(self._tiles(form)) for form in (_at_least(least, 3), _at_least(least, 2), of_rows))
+        return self.union(found, infinite, self.intersection(low, rows))
 
     def _compare(self, op: ir.Operation, scalar: Scalar) -> Truth:
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
@@ -204,6 +220,11 @@ class TileConditions:
     def _tiles(self, form: Index) -> Tiles:
         """Where `form`, of whole tiles, is 0 at most."""
         return self._scan(self.forms.scans, form) if has_looked_up(form) else self.sets.where_not_positive(form)
+
+
+def _at_least(form: Index, number: int) -> Index:
+    """0 at most where `form` is that number at least."""
+    return form.scaled(-1) + number
 
 
 def _are_same_element(a: Scalar, b: Scalar) -> bool:

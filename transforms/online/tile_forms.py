@@ -15,7 +15,8 @@ from ..extents import extent
 from ..linear import linear, minima
 from ..rewriting import defining_op
 from .before_loops import BeforeLoops
-from .loaded_masks import Test
+from .loaded_masks import Depth, Test
+from .mask_tables import MaskTables
 from .positions import Greatest, Loaded, Local, OfTile, Quotient, Scalar, Tiled, follow, through_views
 from .tile_extremes import TileExtremes, smallest
 from .tile_scans import TileScans
@@ -29,16 +30,21 @@ class TileForms:
     the extent itself. `loads`: the sets before whose loop what is loaded may be looked at; None if it may not.
     """
 
-    def __init__(self, sets: SetsOfTiles, sizes: Sequence[Sequence[Index]], loads: TileSets | None = None):
+    def __init__(
+        self, sets: SetsOfTiles, sizes: Sequence[Sequence[Index]], loads: TileSets | None = None, added: int = 0
+    ):
+        """`added`: from how many scores on there are tables of what is added to them; 0: never."""
         self.sets = sets
         self.loads = loads
         self.sizes = sizes
         self._tables: TileExtremes | None = None
+        self._masks: MaskTables | None = None
         self.scans: TileScans | None = None
         self.by_data = False  # whether numbers that are loaded may say of each tile anything
         if loads is not None:
             before = BeforeLoops(loads.loop)
-            self._tables, self.scans = TileExtremes(loads, before), TileScans(loads, before)
+            self._tables, self._masks = TileExtremes(loads, before), MaskTables(loads, before, added)
+            self.scans = TileScans(loads, before)
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
         self._extremes_of: dict[tuple[Loaded, int], Index] = {}
 
@@ -187,9 +193,15 @@ class TileForms:
 
     def fails(self, test: Test) -> Index | None:
         """A form that is 0 at most where a test holds for all of a tile of a mask, of which there is a table then."""
-        found = self._tables.fails(test)
+        found = self._masks.fails(test)
         self.by_data |= found is not None
         return found
+
+    def depths(self, depth: Depth) -> tuple[Index, Index] | None:
+        """Of a tile of a mask, of which there are tables then, the least of its elements, and the greatest of what is
+        the least of a row."""
+        least, of_rows = self._masks.least(depth), self._masks.greatest_of_rows(depth)
+        return (self._of_each(least), self._of_each(of_rows)) if least is not None and of_rows is not None else None
 
     def _step(self, loaded: Loaded) -> int | None:
         """The size of tiles, but for a shorter last one, that a table can have, and of which the numbers are one."""
@@ -207,20 +219,20 @@ class TileForms:
         """The largest of the loaded numbers of a tile, or the least."""
         key = loaded, sign
         if key not in self._extremes_of:
-            step, at = self._step(loaded), loaded.position[loaded.along]
+            step = self._step(loaded)
             if step is None:
                 size = self._number_of(loaded)
                 found = Index.of(self.loads.extreme(loaded.tensor, loaded.position, loaded.along, size, sign))
             else:
-                of_tile = self._tables.of(loaded, step, sign)
-                changes = bool(at.coefficient(self.sets.counter))
-                self.by_data |= changes
-                found = Index(0, ((of_tile, 1),)) if changes else self._looked_up(of_tile)
+                found = self._of_each(self._tables.of(loaded, step, sign))
             self._extremes_of[key] = found
         return self._extremes_of[key]
 
-    def _looked_up(self, atom: OfTile) -> Index:
-        """Before the loop, which does not go through these tiles."""
+    def _of_each(self, atom: OfTile) -> Index:
+        """What a table has of a tile, looked up before the loop where that does not go through these tiles."""
+        if any(at.coefficient(self.sets.counter) for at in atom.position):
+            self.by_data = True
+            return Index(0, ((atom, 1),))
         position = list(atom.position)
         for tiled in atom.tiled:
             position[tiled.along] = self.loads.quotient(position[tiled.along] - tiled.start, tiled.step)

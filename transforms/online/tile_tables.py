@@ -62,7 +62,7 @@ def _loops_of(mask: LoadedMask, inner: Steps, before: BeforeLoops) -> list[Steps
         return None
     if not all(isinstance(s.high, int) or before.has(s.high) for s in [*own, inner]):
         return None
-    return own if mask.has_rows and before.is_shared(used) else None
+    return own if mask.has_rows and before.sharing(used) > 1 else None
 
 
 def _tabulated(tests: list[Test], own: list[Steps], inner: Steps, forall: ir.Operation) -> dict[Test, Table]:

@@ -24,7 +24,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..online.score_masks import HIGHEST_MASK, lowest_score
+from ..online.score_masks import lowest_score
+from ..online.scores import HIGHEST_MASK
 from .expressions import REAL, Expr, Expressions
 from .indices import Index, Var
 from .masks import is_score

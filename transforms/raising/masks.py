@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Set as AbstractSet
 
-from ..online.score_masks import ABSORBING, LARGEST_TERM, OF_SCORES
+from ..online.score_masks import ABSORBING
+from ..online.scores import LARGEST_TERM, OF_SCORES
 from .expressions import REAL, Expr, Expressions
 
 

@@ -203,7 +203,7 @@ HOLES = {
     "17 tiles, two entries": (documents_of_sdpa, ODD, 2),
     "17 tiles, open": (documents_of_sdpa, ODD, 2),
     "documents of each head": (documents_of_heads, torch.stack([IN_TURNS, IN_TURNS.flip(1) // 3], 1), 2),
-    "a mask": (masked, LAYOUT.repeat_interleave(128, 0).repeat_interleave(128, 1)[None, None].clone(), 3),
+    "a mask": (masked, LAYOUT.repeat_interleave(128, 0).repeat_interleave(128, 1)[None, None].clone(), 2),
 }
 
 

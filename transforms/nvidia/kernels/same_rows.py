@@ -6,6 +6,7 @@
 
 What one op makes the next one reads in its own row alone, so that its threads wait for those of their block: not for a
 launch, which takes longer than what is computed there. That is so for ops on whole tiles (`SMALL`), of few elements.
+Others of the same rows come along, where all threads of a block have something to do.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....dialects.build import constant_value
 from ....dialects.mlir import ir
+from ....dialects.tiling import Index
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...extents import extent, static_extents
 from ...graph import ancestor_in
+from ...linear import linear
 from ...online.before_loops import SMALL
 from ...rewriting import defining_op
 from .row_lanes import RowLanes, row_lanes
@@ -40,19 +44,20 @@ class SameRows:
         if any(SMALL not in op.attributes for op in ops) or any(op.block != ops[0].block for op in ops):
             return None
         shared = [_shared(maker, op) for number, op in enumerate(ops) for maker in ops[:number]]
-        if any(not any(_shared(maker, op) is not None for maker in ops[:n]) for n, op in enumerate(ops) if n):
-            return None
         parallel = [iterator_types(op).count("parallel") for op in ops]
         rank = min([*(n for n in shared if n is not None), max(parallel) - 1])
         found = SameRows(tuple(ops), rank)
         is_one = rank >= 0 and all(n - rank in (0, 1) for n in parallel) and all(map(found._has_rows, ops))
-        return found if is_one and max(map(found._steps, ops)) <= MOST_STEPS else None
+        if not is_one or max(map(found._steps, ops)) > MOST_STEPS:
+            return None
+        apart = [op for n, op in enumerate(ops) if n and all(_shared(maker, op) is None for maker in ops[:n])]
+        return found if all(found._steps(op) >= FEWEST_THREADS for op in apart) else None
 
     @property
     def threads(self) -> int:
         """Of a block."""
-        wanted = 1 << (max(map(self._steps, self.ops)) // STEPS).bit_length() - 1
-        return max(FEWEST_THREADS, min(MOST_THREADS, wanted))
+        wanted = max(map(self._steps, self.ops)) // STEPS
+        return FEWEST_THREADS if wanted < FEWEST_THREADS else min(MOST_THREADS, 1 << wanted.bit_length() - 1)
 
     def lanes(self, op: ir.Operation) -> RowLanes | None:
         """How the threads of a block share the elements of an op: all have something to do."""
@@ -94,7 +99,26 @@ def _shared(maker: ir.Operation, reader: ir.Operation) -> int | None:
 
 
 def _loop(value: ir.Value, op: ir.Operation) -> int | None:
-    """The loop of `op` that a number in its body is the index of."""
-    index = defining_op(value)
+    """The loop of `op` that a number in its body is the index of: itself, or as the number of the tile of so many
+    elements, which is that of the last one at most."""
+
+    def leaf(number: ir.Value) -> Index | None:
+        maker = defining_op(number)
+        if maker is None or maker.name not in ("arith.divui", "arith.minui"):
+            return None
+        form, constant = linear(maker.operands[0], leaf), constant_value(maker.operands[1])
+        if constant is None:
+            return None
+        if maker.name == "arith.divui":
+            return form.divided(constant) if form.divisible_by(constant) else None
+        loop = _index_of(form, op)
+        size = static_extents(op)[loop] if loop is not None else None
+        return form if size is not None and size <= constant + 1 else None
+
+    return _index_of(linear(value, leaf), op)
+
+
+def _index_of(form: Index, op: ir.Operation) -> int | None:
+    index = defining_op(form.terms[0][0]) if form.is_value else None
     is_own = index is not None and index.name == "linalg.index" and index.block == op.regions[0].blocks[0]
     return ir.IntegerAttr(index.attributes["dim"]).value if is_own else None
