@@ -256,13 +256,14 @@ def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
     for op in producers:
         if any(defining_op(v) in after for v in op.operands):
             after.add(op)
-    return [
-        op
-        for op in producers
-        if op not in own
-        and (not op.name.startswith("tensor.") or op.name in WHOLE)
-        and (not all_parallel(op) or (op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)))
-    ]
+
+    def is_outside(op: ir.Operation) -> bool:
+        elsewhere = op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)
+        if op.name.startswith("tensor."):  # a view is no more than where its tiles are
+            return op.name in WHOLE or (op.name == "tensor.insert_slice" and elsewhere)
+        return not all_parallel(op) or elsewhere
+
+    return [op for op in producers if op not in own and is_outside(op)]
 
 
 def _is_used_elsewhere(op: ir.Operation, within: set[ir.Operation]) -> bool:

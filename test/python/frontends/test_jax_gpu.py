@@ -105,3 +105,20 @@ def test_a_test_of_statistics_is_no_reason_to_leave_attention():
     found = run_module(kernel.ir("fused"), (q, k, v), is_fused=True)
     for one, right in zip(found, by_log_sums(q, k, v), strict=True):
         np.testing.assert_allclose(one, right, atol=1e-5)
+
+
+def written_and_read_twice(q, k, v, seen, at):
+    """One head, so that the two products with values are written apart."""
+    k, v = (lax.dynamic_update_slice_in_dim(x, 2 * x[..., :1, :], at, 2) for x in (k, v))
+    p = jax.nn.softmax(q @ k.mT / 2.828 + jnp.log(seen.astype(q.dtype)), -1)
+    return jnp.einsum("bhmt,bhtd->bhmd", p, v), (p @ v).sum(-1)
+
+
+def test_a_cache_that_two_products_read_is_written_before():
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 2, 1, 128, 8)).astype(np.float16)
+    args = q, k, v, rng.integers(0, 2, (2, 1, 1, 128)) > 0, np.array(17, np.int32)
+    kernel = compile(written_and_read_twice, args, target="nvidia", arch="sm_90a", must_fuse=True)
+    found = run_module(kernel.ir("fused"), args, is_fused=True)
+    for one, right in zip(found, written_and_read_twice(*args), strict=True):
+        np.testing.assert_allclose(one, right, atol=2e-2)
