@@ -8,14 +8,11 @@ from derivative_graphs import Case
 from gpu import TOLERANCE, needs_gpu
 from gpu import poisoned as poisoned
 from harness import crossed, relative_error
-from test_masks_before_loops import GPUS, LOW, MASKS, added, biased, positions
+from test_masks_before_loops import GPUS, LOOKED_AT, LOW, MASKS, added, biased, positions
 from test_masks_before_loops import small_ones as small_ones
 from test_numbers_of_keys import with_numbers
 
 SIZES = {"batch": 2, "heads": 8, "heads_kv": 2, "queries": 500, "keys": 2048}
-LOOKED_AT = "lists the tiles that are not dead"
-
-
 ROUNDED = 5e-2  # scores beside -65504 in all of a row: to multiples of 1/256
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class BeforeLoops:
     def __init__(self, loop: ir.Operation):
         self.forall = next((a for a in ancestors(loop) if a.name == "scf.forall"), None)
         self._anchor = self.forall or loop
-        self._around = [a for a in ancestors(loop) if a.name == "scf.for"]
+        self._loop = loop
         self._outside = [a.block for a in ancestors(self._anchor) if a.parent is not None]
         self._places: dict[str, ir.Operation] = {}
 
@@ -125,7 +126,11 @@ class BeforeLoops:
         return next((end for end in ends if isinstance(end, int)), None)
 
     def _loops(self, sets: TileSets) -> list[Steps]:
-        return [Steps.of(sets), *(Steps.of(TileSets(loop)) for loop in self._around), *(self.counted or [])]
+        return [Steps.of(sets), *self._around, *(self.counted or [])]
+
+    @functools.cached_property
+    def _around(self) -> list[Steps]:
+        return [Steps.of(TileSets(a)) for a in ancestors(self._loop) if a.name == "scf.for"]
 
     def sharing(self, used: Collection[ir.Value]) -> int:
         """In how many iterations of the parallel loop what is made of the values `used` is the same; 2 for a number

@@ -186,35 +186,44 @@ def _rows(mask: _Mask, asked: Sequence[_Asked]) -> dict[_Asked, ir.Value]:
 
 def _of_tiles(mask: _Mask, rows: ir.Value, sign: int) -> ir.Value:
     """The most, or the least, of the rows of each tile."""
-    sizes, rank = build.mixed_sizes(rows), rows.type.rank
-    for tiled in mask.rows:
-        sizes[tiled.along] = tiles_in(sizes[tiled.along], tiled)
-    steps, last = [tiled.step for tiled in mask.rows], [last_of(rows, tiled) for tiled in mask.rows]
-
-    def of_row(at: list[ir.Value]) -> ir.Value:
-        for tiled, step, end in zip(mask.rows, at[rank:], last, strict=True):
-            at[tiled.along] = element_of(tiled, at[tiled.along], step, end)
-        return tensor.extract(rows, at[:rank])
-
-    return _reduced(sizes, steps, sign, of_row)
+    tiles = _Tiles.of(mask, rows)
+    n = len(tiles.sizes)
+    return _reduced(tiles.sizes, tiles.steps, sign, lambda at: tiles.row(at[:n], at[n:]))
 
 
 def _of_rows(mask: _Mask, rows: ir.Value, sign: int, count: int) -> ir.Value:
     """The same of the least in the first `count` tiles of each row."""
-    *sizes, _ = build.mixed_sizes(rows)
-    n, last = len(sizes), [last_of(rows, tiled) for tiled in mask.rows]
-    for tiled in mask.rows:
-        sizes[tiled.along] = tiles_in(sizes[tiled.along], tiled)
-    steps = [tiled.step for tiled in mask.rows]
+    tiles = _Tiles.of(mask, rows)
+    *sizes, _ = tiles.sizes
+    n = len(sizes)
+    whole = _reduced([*sizes, *tiles.steps], [count], -1, lambda at: tiles.row([*at[:n], at[-1]], at[n:-1]))
+    return _reduced(sizes, tiles.steps, sign, lambda at: tensor.extract(whole, at))
 
-    def of_tile(at: list[ir.Value]) -> ir.Value:
-        *at, key = at
-        for tiled, step, end in zip(mask.rows, at[n:], last, strict=True):
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Of `rows` of tiles: how many tiles there are, and rows along each dimension of one; `last` rows."""
+
+    mask: _Mask
+    rows: ir.Value
+    sizes: list[ir.Value | int]
+    steps: list[int]
+    last: list[ir.Value]
+
+    @staticmethod
+    def of(mask: _Mask, rows: ir.Value) -> _Tiles:
+        sizes = build.mixed_sizes(rows)
+        for tiled in mask.rows:
+            sizes[tiled.along] = tiles_in(sizes[tiled.along], tiled)
+        last = [last_of(rows, tiled) for tiled in mask.rows]
+        return _Tiles(mask, rows, sizes, [tiled.step for tiled in mask.rows], last)
+
+    def row(self, tile: list[ir.Value], steps: list[ir.Value]) -> ir.Value:
+        """What is known of the row that is so many `steps` into a tile."""
+        at = list(tile)
+        for tiled, step, end in zip(self.mask.rows, steps, self.last, strict=True):
             at[tiled.along] = element_of(tiled, at[tiled.along], step, end)
-        return tensor.extract(rows, [*at[:n], key])
-
-    whole = _reduced([*sizes, *steps], [count], -1, of_tile)
-    return _reduced(sizes, steps, sign, lambda at: tensor.extract(whole, at))
+        return tensor.extract(self.rows, at)
 
 
 def _reduced(

@@ -28,7 +28,8 @@ from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from ....transforms.online.score_masks import ABSORBING, HIGHEST_MASK, lowest_score
+from ....transforms.online.score_masks import ABSORBING, lowest_score
+from ....transforms.online.scores import HIGHEST_MASK
 from ....transforms.raising.given_rows import LARGEST_NUMBER
 from .derivatives import PRODUCT, Derivative, KeptWhole, OfProgram, differentiating, is_tensor, like, traced
 from .sinks import parts

@@ -11,6 +11,7 @@ Others of the same rows come along, where all threads of a block have something 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,14 +44,14 @@ class SameRows:
         """None where these, in their order, have no rows in common, or more to do than a block should."""
         if any(SMALL not in op.attributes for op in ops) or any(op.block != ops[0].block for op in ops):
             return None
-        shared = [_shared(maker, op) for number, op in enumerate(ops) for maker in ops[:number]]
+        shared = [[n for maker in ops[:i] if (n := _shared(maker, op)) is not None] for i, op in enumerate(ops)]
         parallel = [iterator_types(op).count("parallel") for op in ops]
-        rank = min([*(n for n in shared if n is not None), max(parallel) - 1])
+        rank = min([*itertools.chain(*shared), max(parallel) - 1])
         found = SameRows(tuple(ops), rank)
         is_one = rank >= 0 and all(n - rank in (0, 1) for n in parallel) and all(map(found._has_rows, ops))
         if not is_one or max(map(found._steps, ops)) > MOST_STEPS:
             return None
-        apart = [op for n, op in enumerate(ops) if n and all(_shared(maker, op) is None for maker in ops[:n])]
+        apart = [op for op, reads in zip(ops[1:], shared[1:], strict=True) if not reads]
         return found if all(found._steps(op) >= FEWEST_THREADS for op in apart) else None
 
     @property
