@@ -131,9 +131,11 @@ def attention_at(root: ir.Operation) -> Attention | None:
     products = list(_makers(modified, dims, is_contraction, is_elementwise))
     if not products:
         return None
-    # A bias may be a product of matrices too; of several, those are taken that have queries as their rows.
+    # A bias may be a product of matrices too; of several, those are taken that have queries as their rows, and of these
+    # one with most dimensions: others may be shared by heads.
     found = [(op, dims) for op, dims in products if _is_of_queries_and_keys(op, dims)]
-    scores = next((op for op, dims in found if QUERY in _dims_of_operand(op, 0, dims)), found[0][0] if found else None)
+    by_queries = [op for op, dims in found if QUERY in _dims_of_operand(op, 0, dims)]
+    scores = max(by_queries or [op for op, _ in found], key=lambda op: op.results[0].type.rank, default=None)
     if softmax is not None:
         return Attention(products[0][0] if scores is None else scores, softmax, root)
     return Attention(scores, None, root) if scores is not None and _are_weights(scores, root) else None
@@ -151,12 +153,15 @@ def _softmaxes(weights: ir.Value, dims: Dims) -> Iterator[tuple[ir.Operation, Di
 
 
 def products_beside(attention: Attention) -> list[ir.Operation]:
-    """Other products of queries and keys that weights without a softmax are made of, for each pair of them: the loops
-    compute these as well."""
+    """Other products of queries and keys that scores, or weights without a softmax, are made of, for each pair of them:
+    the loops compute these as well. Not those that several heads share, which are computed once before a softmax."""
+    dims, scores = _dims_of_weights(attention.root), attention.scores
     if attention.softmax is not None:
-        return []
-    products = products_of(attention.modified, _dims_of_weights(attention.root))
-    return [op for op in products if op != attention.scores]
+        _, dims = next(_softmaxes(attention.root.operands[0], dims))
+    products = [op for op in products_of(attention.modified, dims) if op != scores]
+    if attention.softmax is None:
+        return products
+    return [op for op in products if op.results[0].type.shape == scores.results[0].type.shape]
 
 
 def products_of(weights: ir.Value, dims: Dims) -> list[ir.Operation]:

@@ -38,6 +38,11 @@ class Architecture:
         return self.name == HOPPER
 
     @property
+    def tile_memory(self) -> int:
+        """The most bytes of a block that its tiles may take."""
+        return TILE_MEMORY if self.is_hopper else self.shared_memory
+
+    @property
     def note(self) -> str:
         """What a user is to know of the speed of its kernels; "" if nothing."""
         if self.is_hopper or int(self.name.removeprefix("sm_")) not in OWN_MATMULS:

@@ -32,6 +32,10 @@ same tiles, of 112 keys from head dimension 65 on: rows take 16 bytes more. Batc
 are the innermost loop of the grid, so that it comes from memory once for all of them. Where enough of them do, rows
 that are not aligned will be (``align-rows``).
 
+Where scores are made of several products of queries and keys, 128 queries, and as many keys as registers hold scores of
+each product, and shared memory two stages of the keys of all. Products whose operands it does not hold are computed
+before the loops, each as a whole.
+
 Siblings, such as the derivatives by keys and by values, whose loops become one up to head dimension 128
 (``fuse-siblings``), have 128 rows and 64 columns, so that registers hold two sums and two products. So have results for
 each query and key (``pairwise.py``): a sum and two products.
@@ -53,7 +57,7 @@ from .alignment import are_aligned
 from .architecture import MOST_COLUMNS, MULTIPROCESSORS, RESERVED, TILE_MEMORY
 from .elements import byte_width
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .large_heads import columns_of_part, fitting_tile, most_columns_held
+from .large_heads import HELD, ROW_BYTES, columns_of_part, fitting_tile, most_columns_held
 from .schedule.widen_operands import MOST_COLUMNS as MOST_WIDENED
 from .tile_times import time_of_parts, time_of_tiles
 from .version_functions import few_queries, loop_of_group
@@ -74,6 +78,8 @@ SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where lar
 SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 64))  # rows take 16 bytes more
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 SIBLINGS_HOPPER_TILES_BY_HEAD = ((MOST_TOGETHER, 128, 64),)
+SEVERAL_ROWS, SEVERAL_KEYS = 128, (128, 64, 48, 32, 16)  # where scores are made of several products
+SEVERAL_WIDE_TILES_BY_HEAD = ((256, 128, 32), (ANY_HEAD, 64, 16))  # the same of f32, by the columns of all products
 PAIRWISE_TILE = 128, 64  # queries and keys
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
 FUNCTIONS = ["math." + name for name in _FUNCTIONS]
@@ -96,6 +102,8 @@ def choose_hopper_tile_sizes(
     aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
     few = queries is not None and queries <= MOST_ROWS
     eight_bits = attention.root.operands[1].type.element_type.width == 8
+    several = products_in_loops(attention, TILE_MEMORY)
+    aligned = aligned and all(_comes_aligned(op, number, queries) for op in several for number in (0, 1))
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if few and aligned:
         return _choose_few(attention, others, multiprocessors)
@@ -103,12 +111,13 @@ def choose_hopper_tile_sizes(
         return _choose_general(attention)
     if together and _head_size(attention) <= MOST_TOGETHER:
         return _choose_fastest(attention, multiprocessors, [], SIBLINGS_HOPPER_TILES_BY_HEAD)
-    if others:
+    if others or several:
         planes = [v for v, dims in _other_tensors(attention) if {loops.k[-1], *loops.m[-1:]} <= dims]
         small = _small_tiles(attention, planes)
         added = [v for v in planes if isinstance(v.type.element_type, ir.FloatType)]
         shared = _shared_loops(attention, extents) if added else []
-        many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD and not _uses_functions(attention)
+        many = added == planes != [] and small != CROWDED_HOPPER_TILES_BY_HEAD
+        many = many and not _uses_functions(attention) and not several
         # What is added of keys alone are statistics of rows, which are keys in the derivative of a softmax.
         many = many or (attention.softmax is None and not planes)
         wide = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if many else []
@@ -131,7 +140,10 @@ def choose_hopper_tile_sizes(
 
 def _small_tiles(attention: Attention, others: Sequence[ir.Value]) -> Tiles:
     """Tiles beside which shared memory and registers hold those of biases and masks."""
-    if others and _head_size(attention) > MOST_TOGETHER and products_beside(attention):
+    several = products_in_loops(attention, TILE_MEMORY)
+    if several:
+        return ((ANY_HEAD, *_tile_of_several(attention, several, others)),)
+    if others and attention.softmax is None and _head_size(attention) > MOST_TOGETHER and products_beside(attention):
         return ((ANY_HEAD, MOST_ROWS, MOST_ROWS),)  # beside the operands of three products
     if not all(_is_staged(v, attention) for v in others):  # after align-rows
         return CROWDED_HOPPER_TILES_BY_HEAD
@@ -255,7 +267,7 @@ def _is_of_place(op: ir.Operation | None) -> bool:
 
 def _inputs(op: ir.Operation, attention: Attention) -> list[tuple[ir.Value, int]]:
     """The tensors that scores come together with in an op, and which operands they are."""
-    of_scores = [attention.scores, *_between(attention)]
+    of_scores = [attention.scores, *_between(attention), *products_in_loops(attention, TILE_MEMORY)]
     found = []
     for number, value in enumerate(list(op.operands)[: -len(op.results)]):
         maker = defining_op(value)
@@ -339,6 +351,48 @@ def _comes_aligned(op: ir.Operation, number: int, queries: int | None) -> bool:
     return tiled and (aligned or (operand_can_be_aligned(value) and operand_pays(value, queries)))
 
 
+def products_in_loops(attention: Attention, shared_memory: int) -> list[ir.Operation]:
+    """The products of queries and keys beside the first one that scores are made of before a softmax, which the loops
+    compute as well: none where a block's shared memory does not hold tiles of all operands."""
+    products = [] if attention.softmax is None else products_beside(attention)
+    width = byte_width(attention.root.operands[1].type.element_type)
+    fits = _bytes_of_several(attention, products, MOST_ROWS, LEAST_KEYS, width) <= shared_memory
+    return products if fits and max(_columns(attention, products), default=0) <= MOST_COLUMNS else []
+
+
+def _columns(attention: Attention, products: Sequence[ir.Operation]) -> list[int]:
+    """How many columns are summed up by the first product, and by these; 64 where they are dynamic. Last of all, how
+    many of values there are, or of keys, if these have more."""
+    found = []
+    for op in (attention.scores, *products):
+        loops, extents = contraction_loops(op), static_extents(op)
+        assert loops is not None, "an attention's matmuls are contractions"
+        found.append(math.prod(extents[d] or 64 for d in loops.k))
+    return [*found, _head_size(attention)]
+
+
+def _bytes_of_several(attention: Attention, products: Sequence[ir.Operation], rows: int, keys: int, width: int) -> int:
+    """Of tiles of the queries of all products, and of two stages of their keys, and of values."""
+    *of_keys, of_values = (-(-width * n // ROW_BYTES) * ROW_BYTES for n in _columns(attention, products))
+    return rows * sum(of_keys) + 2 * keys * (sum(of_keys) + of_values) + RESERVED
+
+
+def _tile_of_several(
+    attention: Attention, products: Sequence[ir.Operation], others: Sequence[ir.Value]
+) -> tuple[int, int]:
+    """Queries and keys of a tile by the copy engine where scores are made of these products, too, of 16 bits. `others`:
+    biases and masks, which come with two stages as well."""
+    of_values, of_pair = _head_size(attention) // 2, sum(byte_width(v.type.element_type) for v in others)
+    scores = 1 + len(products) + len(others)
+
+    def is_held(rows: int, keys: int) -> bool:
+        of_tiles = _bytes_of_several(attention, products, rows, keys, 2) + 2 * rows * keys * of_pair
+        return of_tiles <= TILE_MEMORY and scores * keys // 2 + keys // 4 + of_values <= HELD
+
+    tiles = [(rows, keys) for rows in (SEVERAL_ROWS, MOST_ROWS) for keys in SEVERAL_KEYS]
+    return next((tile for tile in tiles if is_held(*tile)), (MOST_ROWS, LEAST_KEYS))
+
+
 def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[list[int], list[int]]:
     """Sizes for the loops of the second matmul, and their order from outer to inner, for blocks that may have so many
     bytes of shared memory."""
@@ -403,17 +457,20 @@ def _choose(attention: Attention, tiles: Tiles, most_rows: int = MOST_ROWS) -> t
 
 def _choose_general(attention: Attention, shared_memory: int | None = None) -> tuple[list[int], list[int]]:
     """By threads, for blocks that may have so many bytes of shared memory; None: Hopper's."""
-    head, width = _head_size(attention), attention.root.operands[1].type.element_type.width
+    most = TILE_MEMORY if shared_memory is None else shared_memory
+    several, width = products_in_loops(attention, most), attention.root.operands[1].type.element_type.width
+    *of_products, head = _columns(attention, several)
+    of_queries, size = sum(of_products) if several else head, 4 if width > 16 else 2
     tiles: Tiles
     if width > 16:  # no parts of columns: scores once more, a sum of three products each, take longer than memory
-        tiles, row, columns = WIDE_TILES_BY_HEAD, 4 * head, ANY_HEAD
+        tiles, columns = SEVERAL_WIDE_TILES_BY_HEAD if several else WIDE_TILES_BY_HEAD, ANY_HEAD
     elif shared_memory is None and width == 16:
-        tiles, row, columns = TILES_BY_HEAD, 2 * head, MOST_COLUMNS
+        tiles, columns = TILES_BY_HEAD, MOST_COLUMNS
     else:
-        tiles, row, columns = HELD_TILES_BY_HEAD, 2 * head, most_columns_held(head)
-    of_values = row if head <= MOST_COLUMNS else min(row, 2 * columns)
-    most = TILE_MEMORY if shared_memory is None else shared_memory
-    return _sizes(attention, _fitting(*_sizes_for(head, tiles), row, of_values, most), columns, MOST_ROWS)
+        tiles, columns = HELD_TILES_BY_HEAD, most_columns_held(of_queries)
+    of_values = size * head if head <= MOST_COLUMNS else min(size * head, 2 * columns)
+    tile = _fitting(*_sizes_for(of_queries, tiles), size * of_queries, of_values, most)
+    return _sizes(attention, tile, columns, MOST_ROWS)
 
 
 def _sizes(

@@ -21,6 +21,7 @@ from .matmuls import (
     FirstMatmul,
     SecondMatmul,
     Weights,
+    beside_first,
     chosen_from,
     computed_from,
     first_matmuls,
@@ -272,7 +273,8 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
         _require_no_hidden_softmax(tracer, q)
         return None
     seen = nodes_through(tracer, q.num)
-    for first in first_matmuls(tracer, seen, k):
+    matmuls = first_matmuls(tracer, seen, k)
+    for first in matmuls:
         is_computed = computed_from(first.scores)
         softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and first.scores.element in set(softmax.scores.nodes()):
@@ -280,7 +282,8 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
             _require_one_rounding(softmax, first.scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
-            return Weights(replace(softmax, tested=tested), first, rounding)
+            beside = beside_first(first, matmuls, softmax.scores.nodes())
+            return Weights(replace(softmax, tested=tested), first, rounding, beside)
     _require_factors(tracer, q, k)
     if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):
         _require_visible(seen, k)

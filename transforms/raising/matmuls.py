@@ -103,6 +103,12 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
     return [first for _, first in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
+def beside_first(first: FirstMatmul, matmuls: Iterable[FirstMatmul], nodes: Iterable[Expr]) -> tuple[FirstMatmul, ...]:
+    """The other ones among `nodes` that have one product for each query and key of a head, as `first` has."""
+    known, pairs = set(nodes), first.scores.element.vars
+    return tuple(m for m in matmuls if m is not first and m.scores.element in known and m.scores.element.vars == pairs)
+
+
 def computed_from(*products: Contraction) -> Callable[[Expr], bool]:
     """Whether an expression has an element that is computed from scores, and not by itself from one of them."""
     return lambda e: any(_ways(scores, e) for scores in products)

@@ -18,7 +18,7 @@ from .contraction import Operand, peel
 from .expressions import ROUND, Expr
 from .indices import Var
 from .inner import inner_softmax
-from .matmuls import FirstMatmul, SecondMatmul, Weights, computed_from, first_matmuls
+from .matmuls import SecondMatmul, Weights, beside_first, computed_from, first_matmuls
 from .normalised import nodes_through
 from .own_sums import OwnSum, own_sums
 from .quotients import Keys, Quotient, quotient, varies, without
@@ -43,7 +43,7 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
     unknown = 1 if follows else math.inf
     for first in matmuls:
         scores, queries, keys = first
-        beside = tuple(m for m in matmuls if m is not first and m.scores.element in nodes and _is_like(m, first))
+        beside = beside_first(first, matmuls, nodes)
         is_computed = computed_from(scores, *(m.scores for m in beside))
         batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
         small = max(_size(scores.loops, unknown), _size(columns, unknown)) <= MOST_COLUMNS
@@ -60,11 +60,6 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
             softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True, inner=inner)
             return Weights(softmax, first, beside=beside)
     return None
-
-
-def _is_like(other: FirstMatmul, first: FirstMatmul) -> bool:
-    """Whether it has a product of its own for each pair of queries and keys, as `first` has."""
-    return other.scores.element.vars == first.scores.element.vars
 
 
 def _own_sum(

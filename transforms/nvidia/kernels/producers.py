@@ -67,24 +67,30 @@ class _Chain:
         return [self.op] if moved else [self.op, *self.views]
 
 
-def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors: int) -> list[ir.Operation]:
-    """The ops whose results the loops, with tiles of such sizes, are to read."""
-    operands = [*list(attention.scores.operands)[:2], attention.root.operands[1]]
-    queries, *others = map(_chain, operands)
-    found = [c for c in (queries, *others) if c is not None]
-    before = [c for c in found if c.pieces or c.is_split]
-    if queries is not None and queries not in before and queries.is_apart and _rows_are_joined(attention, sizes):
-        before.append(queries)
-    gains = {c: _gain(c, attention, sizes, multiprocessors) for c in others if c is not None and c not in before}
+def computed_before(
+    attention: Attention, several: Sequence[ir.Operation], sizes: Sequence[int], multiprocessors: int
+) -> list[ir.Operation]:
+    """The ops whose results the loops, with tiles of such sizes, are to read. `several`: other products of queries and
+    keys that these compute, too."""
+    of_queries, of_keys = ([op.operands[number] for op in (attention.scores, *several)] for number in (0, 1))
+    of_others = [*of_keys, attention.root.operands[1]]
+    queries, others = (
+        [chain for value in dict.fromkeys(values) if (chain := _chain(value)) is not None]
+        for values in (of_queries, of_others)
+    )
+    before = [c for c in (*queries, *others) if c.pieces or c.is_split]
+    if _rows_are_joined(attention, sizes):
+        before += [c for c in queries if c not in before and c.is_apart]
+    gains = {c: _gain(c, attention, sizes, multiprocessors) for c in others if c not in before}
     gaining = [c for c, gain in gains.items() if gain > 0]
     if sum(gains[c] for c in gaining) > (0 if before else PS_LAUNCH):
         before += gaining
-    if queries is not None and queries not in before and any(c in before for c in others):
-        before.append(queries)
+    if any(c in before for c in others):
+        before += [c for c in queries if c not in before]
     scores = [attention.scores] if _mixes_rows(attention) else []
     pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
     turned_ops = turned(attention) if _is_one_square(attention, sizes) else []
-    views = [op for value in operands for op in _joining_views(value)]
+    views = [op for value in (*of_queries, *of_others) for op in _joining_views(value)]
     return [*scores, *pieces, *views, *turned_ops, *(op for chain in before for op in chain.stops)]
 
 

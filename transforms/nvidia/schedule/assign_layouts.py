@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
@@ -18,6 +19,7 @@ from .bulk_copies import is_streamed
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 OTHER_REGISTERS = 40
+FEWEST_LEFT_COLUMNS = 1  # all stay in shared memory
 LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
 
 
@@ -40,9 +42,9 @@ class AssignLayouts(Pass):
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
     of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
     a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are
-    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none; or has 8 bits; or
-    is another one in each iteration. A left operand of 8 bits that is computed is "paired_a", since a thread has pairs
-    of columns, the right one "paired".
+    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none, as scores that are
+    made of several products do; or has 8 bits; or is another one in each iteration. A left operand of 8 bits that is
+    computed is "paired_a", since a thread has pairs of columns, the right one "paired".
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
@@ -68,6 +70,19 @@ def _is_crowded(kernel: ir.Operation) -> bool:
     return False
 
 
+def _has_several_products(kernel: ir.Operation) -> bool:
+    """Whether scores are made of several, and their rows have a maximum."""
+    generics = ops_in(kernel, "linalg.generic")
+    of_loops = Counter(op.parent for op in generics if is_matmul(op) and _is_loaded(op.operands[0]))
+    maxima = (op for op in generics if not all_parallel(op) and ops_in(op, "arith.maxnumf", "arith.maximumf"))
+    return max(of_loops.values(), default=0) > 1 and any(maxima)
+
+
+def _is_loaded(value: ir.Value) -> bool:
+    load = defining_op(value)
+    return load is not None and load.name == "tile.load"
+
+
 def _fits(matmul: ir.Operation) -> bool:
     """Whether a thread's registers hold what this matmul and others in its loop work on, their left operands too."""
     warpgroups = -(-matmul.results[0].type.shape[0] // 64)
@@ -79,6 +94,8 @@ class _Assigner:
     def __init__(self, kernel: ir.Operation, left_columns: int):
         self.kernel = kernel
         self.left_columns = left_columns // 2 if _is_crowded(kernel) else left_columns
+        if _has_several_products(kernel):
+            self.left_columns = min(self.left_columns, FEWEST_LEFT_COLUMNS)
 
     def run(self) -> None:
         own_constants(self.kernel)  # uses may want different layouts

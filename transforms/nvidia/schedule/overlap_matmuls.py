@@ -23,7 +23,7 @@ OTHER_REGISTERS_OF_8_BITS = 40  # since their left operands stay in shared memor
 
 @dataclass(frozen=True)
 class OverlapMatmuls(Pass):
-    """In loops with two or three matmuls, the last one runs an iteration late, so that it overlaps with what stands
+    """In loops with several matmuls, the last one runs an iteration late, so that it overlaps with what stands
     between them::
 
         %o = scf.for %j = %lower to %upper step %step iter_args(%o0 = %init, …) {
@@ -46,8 +46,8 @@ class OverlapMatmuls(Pass):
         }
         %r = matmul(%p, %v[%upper − %step]) + %o
 
-    and so with two products before it, neither of which needs the other one: both are under way with the last one of
-    the iteration before. All in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are
+    and so with several products before it, none of which needs another one: all are under way with the last one of the
+    iteration before. All in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are
     asynchronous (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
     Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
@@ -93,7 +93,7 @@ class _Plan:
         ops = ops_of(body)
         matmuls = [o for o in ops if is_matmul(o)]
         nested = (o for o in ops if len(o.regions))
-        if len(matmuls) not in (2, 3) or any(o.name not in ("linalg.generic", "scf.if") for o in nested):
+        if len(matmuls) < 2 or any(o.name not in ("linalg.generic", "scf.if") for o in nested):
             return None
         if not all(map(is_of_wgmma, matmuls)):
             return None
