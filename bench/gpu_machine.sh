@@ -78,7 +78,7 @@ run() {
     case $part in
       tests)
         timeout 480 python3 -m pytest -q -n 12 --timeout 120 -p no:cacheprovider -m "" -k "not compiles_anywhere" \
-          test/numeric/test_gpu_{attention,graphs,arrays,own_keys,features,matmuls,torch,torch_rows}.py \
+          test/numeric/test_gpu_{attention,graphs,arrays,own_keys,features,masks,matmuls,several_products,torch,torch_rows}.py \
           test/python/test_gpu_{calls,results,code}.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.

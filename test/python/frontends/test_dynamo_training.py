@@ -53,6 +53,10 @@ def relative(q, k, v, table):
     return torch.softmax(q @ k.mT + table[places].permute(2, 0, 1), -1) @ v
 
 
+def of_two_products(q, k, p, r, v):
+    return torch.softmax(q @ k.mT * torch.tanh(p @ r.mT), -1) @ v
+
+
 def grouped(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
@@ -88,6 +92,7 @@ CASES = {
     "softcap": (softcapped, PLAIN),
     "alibi": (alibi, PLAIN),
     "casts": (in_float32, PLAIN),
+    "two products": (of_two_products, [*PLAIN[:2], *PLAIN]),
     "enable_gqa": (grouped, GROUPS),
     "repeat_interleave": (repeated, GROUPS),
     "expand": (expanded, GROUPS),
@@ -119,7 +124,7 @@ def test_gradients(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CASES if name not in ("changed afterwards", "detached", "two layers")]
+    "name", [name for name in CASES if name not in ("changed afterwards", "detached", "two layers", "two products")]
 )
 def test_kept(name, kept):
     function, shapes = CASES[name]
