@@ -153,15 +153,15 @@ def _softmaxes(weights: ir.Value, dims: Dims) -> Iterator[tuple[ir.Operation, Di
 
 
 def products_beside(attention: Attention) -> list[ir.Operation]:
-    """Other products of queries and keys that scores, or weights without a softmax, are made of, for each pair of them:
-    the loops compute these as well. Not those that several heads share, which are computed once before a softmax."""
+    """Other products of queries and keys that scores and weights are made of, for each pair of them: the loops compute
+    these as well. Not those that several heads share, which are computed once before a softmax."""
     dims, scores = _dims_of_weights(attention.root), attention.scores
+    products = products_of(attention.root.operands[0], dims)
     if attention.softmax is not None:
         _, dims = next(_softmaxes(attention.root.operands[0], dims))
-    products = [op for op in products_of(attention.modified, dims) if op != scores]
-    if attention.softmax is None:
-        return products
-    return [op for op in products if op.results[0].type.shape == scores.results[0].type.shape]
+        products = list(dict.fromkeys([*products_of(attention.modified, dims), *products]))
+        products = [op for op in products if op.results[0].type.shape == scores.results[0].type.shape]
+    return [op for op in products if op != scores]
 
 
 def products_of(weights: ir.Value, dims: Dims) -> list[ir.Operation]:

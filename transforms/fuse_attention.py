@@ -145,11 +145,8 @@ class FuseAttention(Pass):
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             if machine != "cpu" and attention is not None and not marked:
                 from .nvidia.kernels.producers import computed_before
-                from .nvidia.tile_sizes import products_in_loops
 
-                several = products_in_loops(attention, architecture(machine).tile_memory)
-                outside += [op for op in products_beside(attention) if attention.softmax and op not in several]
-                outside += computed_before(attention, several, sizes, self.multiprocessors)
+                outside += computed_before(attention, sizes, architecture(machine).tile_memory, self.multiprocessors)
                 outside += [attention.scores] if has_foreign_scores(attention) else []
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)

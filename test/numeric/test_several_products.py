@@ -71,6 +71,54 @@ def test_kernels_for_gpus(name, kind, arch):
     assert kernel.ir("ptx")
 
 
+def doubled(graph: Graph) -> tuple[str, str, str]:
+    """Scores of a product each, s and r, and values."""
+    s = graph.scores("s", graph.argument("q", "hmd"), graph.argument("k", "hkd"))
+    r = graph.scores("second", graph.argument("q2", "hmd"), graph.argument("k2", "hkd"))
+    return s, r, graph.argument("v", "hkn")
+
+
+def weighted(graph: Graph, s: str, r: str) -> str:
+    """softmax(s)·σ(r)"""
+    body = [
+        "%a = arith.negf %in1 : f32",
+        "%b = math.exp %a : f32",
+        "%c = arith.addf %b, %one : f32",
+        "%d = arith.divf %one, %c : f32",
+        "%r = arith.mulf %in0, %d : f32",
+    ]
+    p = graph.softmax("p", s)
+    return graph.elementwise("w", "hmk", [(p, "hmk"), (r, "hmk")], ["%one = arith.constant 1.0 : f32", *body])
+
+
+def squared(graph: Graph, s: str, r: str) -> str:
+    """softmax(s·r)²: two loops over the keys."""
+    x = graph.elementwise("mixed", "hmk", [(s, "hmk"), (r, "hmk")], ["%r = arith.mulf %in0, %in1 : f32"])
+    return graph.elementwise("w", "hmk", [(graph.softmax("p", x), "hmk")], ["%r = arith.mulf %in0, %in0 : f32"])
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    ("make", "formula"),
+    [
+        (weighted, lambda s, r: softmax(s) / (1 + np.exp(-r))),
+        (squared, lambda s, r: softmax(s * r) ** 2),
+    ],
+)
+def test_weights_and_functions_of_probabilities(make, formula, kind):
+    graph = Graph(kind)
+    s, r, v = doubled(graph)
+    text, inputs = graph.text(make(graph, s, r), v), graph.inputs()
+    q, k, q2, k2, v = (np.asarray(x, np.float64) for x in inputs)
+    expected = formula(0.25 * q @ k.swapaxes(-1, -2), 0.25 * q2 @ k2.swapaxes(-1, -2)) @ v
+    kernel = compile(text, threads=1)
+    assert "tensor<3x37x131x" not in kernel.ir("fused")
+    assert relative_error(kernel(*inputs), expected) < TOLERANCE[kind]
+    for arch in ("sm_90a", "sm_80"):
+        check_on_gpu(text, expected, inputs, kind, arch)
+        assert compile(text, target="nvidia", arch=arch, must_fuse=True).ir("ptx")
+
+
 def test_three_products():
     graph = Graph("f32")
     queries, keys = graph.argument("q", "hmd"), graph.argument("k", "hkd")

@@ -99,11 +99,10 @@ def choose_hopper_tile_sizes(
     assert loops is not None, "an attention's matmuls are contractions"
     extents = _extents(attention.root)
     queries = extents[loops.m[-1]] if loops.m else None
-    aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
+    several = products_in_loops(attention, TILE_MEMORY)
+    aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention, several))
     few = queries is not None and queries <= MOST_ROWS
     eight_bits = attention.root.operands[1].type.element_type.width == 8
-    several = products_in_loops(attention, TILE_MEMORY)
-    aligned = aligned and all(_comes_aligned(op, number, queries) for op in several for number in (0, 1))
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if few and aligned:
         return _choose_few(attention, others, multiprocessors)
@@ -334,9 +333,9 @@ def _is_by_keys(value: ir.Value, attention: Attention) -> bool:
     return last == len(iterator_types(op)) - 1
 
 
-def _operands(attention: Attention) -> list[tuple[ir.Operation, int]]:
-    """Queries, keys and values, as operands of ops."""
-    return [(attention.scores, 0), (attention.scores, 1), (attention.root, 1)]
+def _operands(attention: Attention, several: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int]]:
+    """Queries and keys, those of other products, too, and values, as operands of ops."""
+    return [*((op, number) for op in (attention.scores, *several) for number in (0, 1)), (attention.root, 1)]
 
 
 def _comes_aligned(op: ir.Operation, number: int, queries: int | None) -> bool:

@@ -21,10 +21,10 @@ from .matmuls import (
     FirstMatmul,
     SecondMatmul,
     Weights,
-    beside_first,
     chosen_from,
     computed_from,
     first_matmuls,
+    matmuls_beside,
     rounded_from,
     second_matmul,
 )
@@ -273,8 +273,7 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
         _require_no_hidden_softmax(tracer, q)
         return None
     seen = nodes_through(tracer, q.num)
-    matmuls = first_matmuls(tracer, seen, k)
-    for first in matmuls:
+    for first in first_matmuls(tracer, seen, k):
         is_computed = computed_from(first.scores)
         softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and first.scores.element in set(softmax.scores.nodes()):
@@ -282,7 +281,8 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
             _require_one_rounding(softmax, first.scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
-            beside = beside_first(first, matmuls, softmax.scores.nodes())
+            nodes = (node for expr in (softmax.scores, *softmax.weights) for node in expr.nodes())
+            beside = matmuls_beside(tracer, first, nodes, k)
             return Weights(replace(softmax, tested=tested), first, rounding, beside)
     _require_factors(tracer, q, k)
     if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):

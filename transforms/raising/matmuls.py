@@ -103,10 +103,11 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
     return [first for _, first in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
-def beside_first(first: FirstMatmul, matmuls: Iterable[FirstMatmul], nodes: Iterable[Expr]) -> tuple[FirstMatmul, ...]:
-    """The other ones among `nodes` that have one product for each query and key of a head, as `first` has."""
-    known, pairs = set(nodes), first.scores.element.vars
-    return tuple(m for m in matmuls if m is not first and m.scores.element in known and m.scores.element.vars == pairs)
+def matmuls_beside(tracer: Tracer, first: FirstMatmul, nodes: Iterable[Expr], k: Keys) -> tuple[FirstMatmul, ...]:
+    """The others among the elements `nodes` that have a product for each query and key of a head, as `first` has."""
+    element = first.scores.element
+    found = (m for m in first_matmuls(tracer, nodes, k) if m.scores.element.vars == element.vars)
+    return tuple(m for m in found if m.scores.element is not element)
 
 
 def computed_from(*products: Contraction) -> Callable[[Expr], bool]:

@@ -31,9 +31,7 @@ class Pairwise(Scores):
             raise Unreadable("queries or keys have a dimension that the scores lack")
         self.rows = self._ordered([v for v in (*product.loops, *self.out) if v is not self.k], queries, keys)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
-        self._emit_product(match.scores, queries, keys, [*query_factors, *key_factors])
-        for beside in match.beside:
-            self._emit_beside(beside)
+        self._emit_products(queries, keys, [*query_factors, *key_factors])
         x = self._modified(match.softmax.scores)
         dims = [*self.rows, self.k]
         if self.k in product.loops:

@@ -73,11 +73,9 @@ class _Attention(Scores):
         factors = [*query_factors, *key_factors]
         x = match.softmax.scores
         if match.softmax.inner is not None:
-            self._emit_product(match.scores, queries, keys, factors)
+            self._emit_products(queries, keys, factors)
             x = self._with_probabilities(x, match.softmax.inner, keys)
-        self._emit_product(match.scores, queries, keys, factors)
-        for product in match.beside:
-            self._emit_beside(product)
+        self._emit_products(queries, keys, factors)
         p = self._weights(self._modified(x))
         output, root = self._output(p, values)
         if self.follows:

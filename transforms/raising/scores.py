@@ -107,10 +107,13 @@ class Scores:
             scaled = self.make.mul(scaled, self.tracer.expand(factor))
         self.products[product.element] = self.make.add(self.tracer.expand(product.init), scaled)
 
-    def _emit_beside(self, product: FirstMatmul) -> None:
-        """Emits a product beside the scores, in the order of loops that they have; it may have been another one."""
-        (queries, query_factors), (keys, key_factors) = self.factors(product)
-        self._emit_product(product.scores, queries, keys, [*query_factors, *key_factors])
+    def _emit_products(self, queries: Access, keys: Access, factors: Sequence[Expr]) -> None:
+        """Emits the first one, whose queries and keys lack the factors, and those beside it, in the order of loops that
+        they have; each may have been another one."""
+        self._emit_product(self.match.scores, queries, keys, factors)
+        for product in self.match.beside:
+            (of_queries, query_factors), (of_keys, key_factors) = self.factors(product)
+            self._emit_product(product.scores, of_queries, of_keys, [*query_factors, *key_factors])
 
     def _of_products(self, expr: Expr) -> Expr:
         """`expr` in terms of the products that were emitted."""

@@ -18,7 +18,7 @@ from .contraction import Operand, peel
 from .expressions import ROUND, Expr
 from .indices import Var
 from .inner import inner_softmax
-from .matmuls import SecondMatmul, Weights, beside_first, computed_from, first_matmuls
+from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls, matmuls_beside
 from .normalised import nodes_through
 from .own_sums import OwnSum, own_sums
 from .quotients import Keys, Quotient, quotient, varies, without
@@ -36,14 +36,14 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
     expr, *taken = _without_uniform(whole, k)
     outside = [*around.num, *(tracer.expand(f) for f in product.factors)], around.den
     num, den = ([*inside, *others] for inside, others in zip(taken, outside, strict=True))
-    nodes = set(nodes_through(tracer, [expr]))
+    nodes = dict.fromkeys(nodes_through(tracer, [expr]))
     if any(n.name == ROUND for n in nodes):
         return None
     follows = tracer.reads_given(expr)
     unknown = 1 if follows else math.inf
     for first in matmuls:
         scores, queries, keys = first
-        beside = beside_first(first, matmuls, nodes)
+        beside = matmuls_beside(tracer, first, nodes, k)
         is_computed = computed_from(scores, *(m.scores for m in beside))
         batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
         small = max(_size(scores.loops, unknown), _size(columns, unknown)) <= MOST_COLUMNS

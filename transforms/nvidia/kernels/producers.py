@@ -25,12 +25,13 @@ from dataclasses import dataclass, field
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_direct, moves_first
 from ....dialects.tiling.tensor_ops import reassociation
-from ...attention import Attention, contraction_loops, turned
+from ...attention import Attention, contraction_loops, products_beside, turned
 from ...extents import static_extents
 from ...graph import backward_slice, operands_with_captures
 from ...reshapes import VIEWS
 from ...rewriting import defining_op, through
 from ..elements import byte_width
+from ..tile_sizes import products_in_loops
 from .align_rows import is_known
 
 PIECES = ("tensor.concat", "tensor.pad", "tensor.insert_slice")  # of which loops over tiles have no part
@@ -68,10 +69,11 @@ class _Chain:
 
 
 def computed_before(
-    attention: Attention, several: Sequence[ir.Operation], sizes: Sequence[int], multiprocessors: int
+    attention: Attention, sizes: Sequence[int], tile_memory: int, multiprocessors: int
 ) -> list[ir.Operation]:
-    """The ops whose results the loops, with tiles of such sizes, are to read. `several`: other products of queries and
-    keys that these compute, too."""
+    """The ops whose results the loops, with tiles of such sizes, are to read; `tile_memory`: bytes that a block has for
+    tiles."""
+    several = products_in_loops(attention, tile_memory)
     of_queries, of_keys = ([op.operands[number] for op in (attention.scores, *several)] for number in (0, 1))
     of_others = [*of_keys, attention.root.operands[1]]
     queries, others = (
@@ -87,11 +89,13 @@ def computed_before(
         before += gaining
     if any(c in before for c in others):
         before += [c for c in queries if c not in before]
-    scores = [attention.scores] if _mixes_rows(attention) else []
+    products = [attention.scores] if _mixes_rows(attention) else []
+    if attention.softmax is not None:
+        products += [op for op in products_beside(attention) if op not in several]
     pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
     turned_ops = turned(attention) if _is_one_square(attention, sizes) else []
     views = [op for value in (*of_queries, *of_others) for op in _joining_views(value)]
-    return [*scores, *pieces, *views, *turned_ops, *(op for chain in before for op in chain.stops)]
+    return [*products, *pieces, *views, *turned_ops, *(op for chain in before for op in chain.stops)]
 
 
 def _is_one_square(attention: Attention, sizes: Sequence[int]) -> bool:

@@ -74,8 +74,8 @@ def _has_several_products(kernel: ir.Operation) -> bool:
     """Whether scores are made of several, and their rows have a maximum."""
     generics = ops_in(kernel, "linalg.generic")
     of_loops = Counter(op.parent for op in generics if is_matmul(op) and _is_loaded(op.operands[0]))
-    maxima = (op for op in generics if not all_parallel(op) and ops_in(op, "arith.maxnumf", "arith.maximumf"))
-    return max(of_loops.values(), default=0) > 1 and any(maxima)
+    has_maximum = any(not all_parallel(op) and ops_in(op, "arith.maxnumf", "arith.maximumf") for op in generics)
+    return has_maximum and max(of_loops.values(), default=0) > 1
 
 
 def _is_loaded(value: ir.Value) -> bool:
