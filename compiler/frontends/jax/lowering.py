@@ -187,8 +187,8 @@ def _converted(value: ir.Value, element: ir.Type, before: ir.Operation) -> ir.Va
 
 
 def _replace_empty(module: ir.Module) -> None:
-    """What has no elements is not computed, what is reduced from none is the initial value, and what is reduced along
-    no dimension stays: such reductions have no lowering."""
+    """What has no elements is not computed, what is reduced from none is the initial value, what is padded around none
+    the padding, and what is reduced along no dimension stays: none of these has a lowering."""
     dead = []
     for op in ops(module):
         if op.name == "stablehlo.reduce" and not len(op.attributes["dimensions"]):
@@ -198,19 +198,23 @@ def _replace_empty(module: ir.Module) -> None:
             continue
         for i, result in enumerate(op.results if op.name.startswith("stablehlo.") else ()):
             with ir.InsertionPoint(op), op.location:
-                if 0 in ir.RankedTensorType(result.type).shape:
+                if _is_empty(result):
                     new = ir.Operation.create("tensor.empty", [result.type])
-                elif op.name == "stablehlo.reduce" and 0 in ir.RankedTensorType(op.operands[0].type).shape:
+                elif op.name in ("stablehlo.reduce", "stablehlo.pad") and _is_empty(op.operands[0]):
                     attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
                     init = op.operands[len(op.results) + i]
                     new = ir.Operation.create("stablehlo.broadcast_in_dim", [result.type], [init], attributes)
                 else:
                     continue
             result.replace_all_uses_with(new.results[0])
-        if op.name in ("stablehlo.slice", "stablehlo.pad") and 0 in ir.RankedTensorType(op.results[0].type).shape:
+        if op.name in ("stablehlo.slice", "stablehlo.pad") and any(map(_is_empty, (op.operands[0], op.results[0]))):
             dead.append(op)  # its lowering would be no valid op
     for op in dead:
         op.erase()
+
+
+def _is_empty(value: ir.Value) -> bool:
+    return 0 in ir.RankedTensorType(value.type).shape
 
 
 def _concatenate(op: ir.Operation) -> None:

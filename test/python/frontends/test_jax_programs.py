@@ -150,3 +150,13 @@ def test_associative_scans(length, reverse):
         (random(B, length, S),),
         attentions=0,
     )
+
+
+@pytest.mark.parametrize("length", [2, 4, 7])
+def test_derivatives_of_associative_scans(length):
+    """Those of powers of two pad what has no elements."""
+    check(
+        lambda x, by: jax.vjp(lambda x: lax.associative_scan(jnp.add, x, axis=1), x)[1](by)[0],
+        (random(B, length, S), random(B, length, S, seed=7)),
+        attentions=0,
+    )
