@@ -7,7 +7,7 @@ from gpu import needs_gpu
 from gpu import poisoned as poisoned
 from harness import crossed, relative_error
 from probability_graphs import TOLERANCE
-from test_several_products import MADE, several
+from test_several_products import MADE, OF_PROBABILITIES, of_probabilities, several
 
 SIZES = {
     "several tiles": {"h": 3, "m": 700, "k": 700, "d": 64, "e": 64, "n": 64},
@@ -27,5 +27,16 @@ SIZES = {
 @pytest.mark.parametrize(("sizes", "name"), crossed(list(SIZES), list(MADE)))
 def test_against_float64(sizes, name, kind, arch, poisoned):
     _, text, inputs, expected = several(kind, name, SIZES[sizes])
+    found = np.asarray(compile(text, target="nvidia", arch=arch)(*inputs), np.float64)
+    assert relative_error(found, expected) < TOLERANCE[kind]
+
+
+@needs_gpu
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("name", OF_PROBABILITIES)
+@pytest.mark.parametrize("sizes", ["several tiles", "odd", "few queries"])
+def test_weights_and_functions_of_probabilities(sizes, name, kind, arch, poisoned):
+    text, inputs, expected = of_probabilities(kind, name, {x: n for x, n in SIZES[sizes].items() if x != "e"})
     found = np.asarray(compile(text, target="nvidia", arch=arch)(*inputs), np.float64)
     assert relative_error(found, expected) < TOLERANCE[kind]

@@ -97,20 +97,26 @@ def squared(graph: Graph, s: str, r: str) -> str:
     return graph.elementwise("w", "hmk", [(graph.softmax("p", x), "hmk")], ["%r = arith.mulf %in0, %in0 : f32"])
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize(
-    ("make", "formula"),
-    [
-        (weighted, lambda s, r: softmax(s) / (1 + np.exp(-r))),
-        (squared, lambda s, r: softmax(s * r) ** 2),
-    ],
-)
-def test_weights_and_functions_of_probabilities(make, formula, kind):
-    graph = Graph(kind)
+OF_PROBABILITIES = {
+    "weighted": (weighted, lambda s, r: softmax(s) / (1 + np.exp(-r))),
+    "squared": (squared, lambda s, r: softmax(s * r) ** 2),
+}
+
+
+def of_probabilities(kind: str, name: str, sizes: dict[str, int] = SIZES):
+    """The function of such an attention, its inputs and result."""
+    make, formula = OF_PROBABILITIES[name]
+    graph = Graph(kind, sizes)
     s, r, v = doubled(graph)
     text, inputs = graph.text(make(graph, s, r), v), graph.inputs()
     q, k, q2, k2, v = (np.asarray(x, np.float64) for x in inputs)
-    expected = formula(0.25 * q @ k.swapaxes(-1, -2), 0.25 * q2 @ k2.swapaxes(-1, -2)) @ v
+    return text, inputs, formula(0.25 * q @ k.swapaxes(-1, -2), 0.25 * q2 @ k2.swapaxes(-1, -2)) @ v
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("name", OF_PROBABILITIES)
+def test_weights_and_functions_of_probabilities(name, kind):
+    text, inputs, expected = of_probabilities(kind, name)
     kernel = compile(text, threads=1)
     assert "tensor<3x37x131x" not in kernel.ir("fused")
     assert relative_error(kernel(*inputs), expected) < TOLERANCE[kind]
