@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from harness import relative_error
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph, check, check_on_gpu, narrowed, softmax
 
 NUMBERS = {"%half": 0.5, "%two": 2.0}
@@ -57,6 +59,18 @@ def test_all_products_are_in_the_loops(name, kind):
     check(graph, text, expected, 1, inputs)
     fused = compile(text, threads=1).ir("fused")
     assert "tensor<3x37x131x" not in fused  # no scores of all queries and keys
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sizes=st.fixed_dictionaries({dim: st.integers(1, 70) for dim in "mk"} | {dim: st.integers(1, 24) for dim in "den"}),
+    tiles=st.tuples(st.integers(0, 20), st.integers(0, 40)),
+    name=st.sampled_from([name for name in MADE if name != "chosen"]),  # which one rounding may decide
+)
+def test_any_sizes_and_tiles(sizes, tiles, name):
+    _, text, inputs, expected = several("f32", name, {"h": 2, **sizes})
+    kernel = compile(text, threads=1, tile_sizes=[1, tiles[0], 0, tiles[1]])
+    assert relative_error(kernel(*inputs), expected) < TOLERANCE["f32"]
 
 
 @pytest.mark.sampled(3)
