@@ -76,8 +76,14 @@ def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return product if rows else product.squeeze(-2 if columns else -1)
 
 
+def _copied(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """What stands in a tensor that another one, of another type, is written into; autograd has no derivative of it."""
+    return source.to(target.dtype).expand_as(target)
+
+
 _WRITTEN: dict[Any, Any] = {
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, aten.matmul.default), _matmul),
+    aten.copy.default: _copied,
     aten.einsum.default: products,
     aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
 }

@@ -218,9 +218,17 @@ def by_einsum_without_softmax(q, k, v):
     return torch.einsum("bhqk,bhkd->bhqd", torch.relu(q @ k.mT * 0.1).to(v.dtype).square(), v)
 
 
+def written_into_scores(q, k, v):
+    """In float32, which autocast leaves alone, into scores that it has cast."""
+    scores = q @ k.mT
+    scores[..., 0] = q.sum(-1) * 0.1
+    return torch.softmax(scores, -1) @ v
+
+
 @pytest.mark.parametrize(
     "function, shapes",
     [
+        (written_into_scores, PLAIN),
         (by_einsum_of_probabilities, PLAIN),
         (sharing_keys_without_softmax, GROUPS),
         (by_einsum_without_softmax, PLAIN),
