@@ -468,8 +468,11 @@ def _choose_general(attention: Attention, shared_memory: int | None = None) -> t
     else:
         tiles, columns = HELD_TILES_BY_HEAD, most_columns_held(of_queries)
     of_values = size * head if head <= MOST_COLUMNS else min(size * head, 2 * columns)
-    tile = _fitting(*_sizes_for(of_queries, tiles), size * of_queries, of_values, most)
-    return _sizes(attention, tile, columns, MOST_ROWS)
+    rows, keys = _fitting(*_sizes_for(of_queries, tiles), size * of_queries, of_values, most)
+    others = products_beside(attention) if attention.softmax is None else []
+    if len(others) > 1 and _bytes_of_several(attention, others, rows, keys, size) > most:
+        rows = min(rows, MOST_ROWS)  # of a derivative by scores that are made of several products
+    return _sizes(attention, (rows, keys), columns, MOST_ROWS)
 
 
 def _sizes(

@@ -122,3 +122,25 @@ def test_a_cache_that_two_products_read_is_written_before():
     found = run_module(kernel.ir("fused"), args, is_fused=True)
     for one, right in zip(found, written_and_read_twice(*args), strict=True):
         np.testing.assert_allclose(one, right, atol=2e-2)
+
+
+def of_two_products(q, k, q2, k2, v):
+    return jax.nn.softmax(q @ k.mT / 4 * jnp.tanh(q2 @ k2.mT / 4), -1) @ v
+
+
+def its_derivatives(*args):
+    return jax.vjp(of_two_products, *args[:-1])[1](args[-1])
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_derivatives_of_scores_of_two_products(arch):
+    """Their loops multiply three pairs of operands, of which large ones leave shared memory for fewer rows."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((1, 2, n, 8), np.float32) for n in (40, 70, 40, 70, 70, 40)]
+    kernel = compile(its_derivatives, args, target="nvidia", arch=arch, must_fuse=True)
+    found = run_module(kernel.ir("fused"), args, is_fused=True)
+    for one, right in zip(found, its_derivatives(*map(jnp.asarray, args)), strict=True):
+        np.testing.assert_allclose(one, right, atol=2e-5)
+    wide = [np.zeros((1, 2, 256, 128), np.float32)] * 6
+    kernel = compile(its_derivatives, wide, target="nvidia", arch=arch, must_fuse=True)
+    assert "256x256" not in kernel.ir("fused") and kernel.ir("ptx")
