@@ -66,6 +66,23 @@ def case(function: str, kind: str, sizes: dict[str, int], causal: bool = False, 
     return graph, text, (w / w.sum(-1, keepdims=True) if renormalised else w) @ v, inputs
 
 
+def test_large_numbers_among_scores_of_narrow_products():
+    """Both loops are to make the same of them, whatever their last place is: squares of a mask's number, here."""
+    graph = Graph("bf16")
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    body = [*CAUSAL[:-1], "%mask = arith.constant -3.0e4 : f32", "%a = arith.select %is, %in0, %mask : f32"]
+    body += ["%tenth = arith.constant 0.1 : f32", "%b = arith.mulf %a, %a : f32", "%r = arith.mulf %b, %tenth : f32"]
+    s = graph.elementwise("squared", "hmk", [(graph.scores("s", q, k), "hmk")], body)
+    w = graph.elementwise("w", "hmk", [(graph.softmax("p", s), "hmk")], FUNCTIONS["clipped"][0])
+    text, inputs = graph.text(w, v), graph.inputs()
+    q, k, v = (x.astype(np.float64) for x in inputs)
+    s = 0.25 * q @ k.swapaxes(1, 2)
+    s = np.where(np.tri(*s.shape[1:], dtype=bool), s, -3e4) ** 2 * 0.1
+    expected = FUNCTIONS["clipped"][1](softmax(s)) @ v
+    check(graph, text, expected, 1, inputs)
+    check_on_gpu(text, expected, inputs, "bf16", "sm_80")
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("function, causal, renormalised", crossed(list(FUNCTIONS), [False, True], [False, True]))
 def test_functions(function, causal, renormalised):

@@ -24,7 +24,9 @@ LOG2_E = math.log2(math.e)
 LARGEST = {32: (2 - 2**-23) * 2.0**127, 64: sys.float_info.max}
 BOTH_OPERANDS = ("arith.addf", "arith.subf", "arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf")
 SEEN_THROUGH = ("arith.extf", "arith.negf")
+CHOSEN = ("arith.addf", "arith.subf", "arith.select")
 EXPONENTIALS = ("math.exp", "math.exp2")
+LARGEST_OF_NARROW = 2.0**12  # with twice its rounding in f32 an exponential is off by 2^-11, as f16 is
 # A maximum that a log of a sum is added to is none of these any more.
 PASSED_ON = ("tensor.insert_slice", "arith.subf", "arith.mulf", "arith.select", "arith.maxnumf", "arith.maximumf")
 
@@ -51,7 +53,8 @@ class ExpToExp2(Pass):
     multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was. Where scores are
     made once more behind the loop, for exponentials relative to that maximum, the softmax stays: those of the loop
     would be rounded as multiples of log2(e), and where m is 500 the last place of x − m is 3e-5 of exp(x − m). That is
-    less than what scores of f16 or bf16 make of their results: these are not held up by it.
+    less than what scores of f16 or bf16 make of their results: these are not held up by it, unless numbers stand among
+    them that are large, and exact, such as a mask's.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -170,10 +173,16 @@ class Scaling:
 
 
 def _of_narrow(softmax: ir.Operation) -> bool:
-    """Whether scores are products of f16, bf16 or less."""
+    """Whether scores are products of f16, bf16 or less, and what is added to them, or chosen for them, is no number of
+    which the last place in f32 is more than these round to."""
     scores = defining_op(softmax.operands[0])
-    products = [op for op in backward_slice(scores) if is_contraction(op)] if scores else []
-    return bool(products) and all(build.is_narrow(op.operands[0].type.element_type) for op in products)
+    ops = [scores, *backward_slice(scores)] if scores is not None else []
+    products = [op for op in ops if is_contraction(op)]
+    if not products or not all(build.is_narrow(op.operands[0].type.element_type) for op in products):
+        return False
+    values = (v for op in ops if all_parallel(op) for inner in ops_in(op, *CHOSEN) for v in inner.operands)
+    numbers = (number for v in values if isinstance(number := constant_value(v), float) and not math.isinf(number))
+    return all(abs(number) <= LARGEST_OF_NARROW for number in numbers)
 
 
 def _in_exponents(value: ir.Value) -> bool:
