@@ -37,6 +37,6 @@ def test_against_float64(sizes, name, kind, arch, poisoned):
 @pytest.mark.parametrize("name", OF_PROBABILITIES)
 @pytest.mark.parametrize("sizes", ["several tiles", "odd", "few queries"])
 def test_weights_and_functions_of_probabilities(sizes, name, kind, arch, poisoned):
-    text, inputs, expected = of_probabilities(kind, name, {x: n for x, n in SIZES[sizes].items() if x != "e"})
+    text, inputs, expected = of_probabilities(kind, name, SIZES[sizes])
     found = np.asarray(compile(text, target="nvidia", arch=arch)(*inputs), np.float64)
     assert relative_error(found, expected) < TOLERANCE[kind]

@@ -35,17 +35,17 @@ MADE = {
 }
 
 
-def several(kind: str, name: str, sizes: dict[str, int] = SIZES, seed: int = 0):
+def several(kind: str, name: str, sizes: dict[str, int] = SIZES):
     """The graph of such an attention, its function, inputs and result."""
     made, formula = MADE[name]
-    graph = Graph(kind, {**sizes, "e": sizes.get("e", 24)})
+    graph = Graph(kind, {"e": 24, **sizes})
     s = graph.scores("s", graph.argument("q", "hmd"), graph.argument("k", "hkd"))
     operands = (graph.argument("q2", "hme"), "hme", kind), (graph.argument("k2", "hke"), "hke", kind)
     r = graph.matmul("dot", *operands, "hmk", "e")
     constants = [f"{name} = arith.constant {number} : f32" for name, number in NUMBERS.items()]
     x = graph.elementwise("mixed", "hmk", [(s, "hmk"), (r, "hmk")], [*constants, *made.split("; ")])
     text = graph.text(graph.softmax("p", x), graph.argument("v", "hkn"))
-    inputs = [narrowed(x.astype(np.float32) * x.shape[-1] ** -0.25, kind) for x in graph.inputs(seed)]
+    inputs = [narrowed(x.astype(np.float32) * x.shape[-1] ** -0.25, kind) for x in graph.inputs()]
     q, k, q2, k2, v = (np.asarray(x, np.float64) for x in inputs)
     scores = formula(0.25 * q @ k.swapaxes(-1, -2), q2 @ k2.swapaxes(-1, -2))
     return graph, text, inputs, softmax(scores) @ v

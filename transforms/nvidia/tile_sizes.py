@@ -354,9 +354,11 @@ def products_in_loops(attention: Attention, shared_memory: int) -> list[ir.Opera
     """The products of queries and keys beside the first one that scores are made of before a softmax, which the loops
     compute as well: none where a block's shared memory does not hold tiles of all operands."""
     products = [] if attention.softmax is None else products_beside(attention)
+    if not products or max(_columns(attention, products)) > MOST_COLUMNS:
+        return []
     width = byte_width(attention.root.operands[1].type.element_type)
     fits = _bytes_of_several(attention, products, MOST_ROWS, LEAST_KEYS, width) <= shared_memory
-    return products if fits and max(_columns(attention, products), default=0) <= MOST_COLUMNS else []
+    return products if fits else []
 
 
 def _columns(attention: Attention, products: Sequence[ir.Operation]) -> list[int]:

@@ -62,10 +62,7 @@ def _is_crowded(kernel: ir.Operation) -> bool:
     for op in generics[:last]:
         if any(o.name in CROWDING for o in ops_in(op)):
             return True
-        loads = [defining_op(v) for v in op.operands]
-        if not is_matmul(op) and any(
-            o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads
-        ):
+        if not is_matmul(op) and any(_is_loaded(v) and v.type.rank == 2 for v in op.operands):
             return True
     return False
 
