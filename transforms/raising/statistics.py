@@ -45,6 +45,7 @@ class Statistic:
 def row_statistics(match: Match) -> list[Statistic]:
     """Those results of ops that depend on the scores which the online softmax can give as well."""
     match.tracer.may_split(frozenset())
+    aliases = dict(match.tracer.aliases)  # what is looked at may stand behind the attention: no place to read from
     found = []
     scores = match.scores.reduction.op
     readers = _readers(scores)
@@ -56,6 +57,7 @@ def row_statistics(match: Match) -> list[Statistic]:
                 continue
             if statistic is not None and not (statistic.kind == "max" and _is_compared(value, readers)):
                 found.append(statistic)
+    match.tracer.aliases = aliases
     return found
 
 
