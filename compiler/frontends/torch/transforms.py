@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch.autograd import forward_ad
 
 from ...diagnostics import user_error
 
@@ -13,12 +14,22 @@ def levels_kept() -> Iterator[None]:
     """Ends the transforms that are entered within the block and not left, where an error comes between: torch would
     take all that is computed later in the process for part of them."""
     functorch = torch._C._functorch
-    depth = functorch.get_dynamic_layer_stack_depth()
+    depth, is_forward = functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level >= 0
     try:
         yield
     finally:
         if functorch.get_dynamic_layer_stack_depth() > depth:
             functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if not is_forward:
+            _leave_forward_mode()
+
+
+def _leave_forward_mode() -> None:
+    """Whether one is in it is what only entering it tells."""
+    try:
+        torch._C._exit_dual_level(level=torch._C._enter_dual_level())
+    except RuntimeError:
+        torch._C._exit_dual_level(level=0)
 
 
 def refuse_tangents(graph: torch.fx.Graph, way_out: str) -> None:
