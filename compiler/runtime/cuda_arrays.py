@@ -95,6 +95,7 @@ class TorchArrays:
         plain_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
         self.stream = getattr(raw, "_cuda_getCurrentRawStream", plain_stream)
         self.current = getattr(raw, "_cuda_getDevice", torch.cuda.current_device)
+        self.empty = getattr(raw._dynamo.guards, "_empty_strided_cuda", None)  # on the current device
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor) and value.is_cuda
@@ -110,6 +111,8 @@ class TorchArrays:
         return Array(0, tuple(value.shape), tuple(value.stride()), element, value.get_device())
 
     def allocator(self, shape: tuple[int, ...], element: str, device: int) -> Callable[[], Any]:
+        if self.empty is not None:
+            return functools.partial(self.empty, shape, contiguous_strides(shape), self.types[element])
         place = self.torch.device("cuda", device)
         return functools.partial(self.torch.empty, shape, dtype=self.types[element], device=place)
 

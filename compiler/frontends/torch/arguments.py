@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from ...runtime.signature import as_numpy, check_sign, of_torch, signless
-from ...runtime.transformed import is_transformed
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 SIGNLESS = {getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)}
@@ -51,7 +50,11 @@ class Arguments:
     def of_call(self, flat: Sequence[Any]) -> list[Any]:
         on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
         # Where torch records what is done, or differentiates, all is looked at, and some refused.
-        is_usual = torch._C._get_tracing_state() is None and torch.autograd.forward_ad._current_level < 0
+        is_usual = (
+            torch._C._get_tracing_state() is None
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and torch.autograd.forward_ad._current_level < 0
+        )
         made = []
         for place in self._places:
             value = flat[place.of] if isinstance(place.of, int) else self._moved(place.of, on)
@@ -89,7 +92,7 @@ def _plain(value: Any, place: _Place) -> Any:
     """What the kernel takes for a tensor of the traced type that has memory of its own; None for all others."""
     if type(value) not in PLAIN or value.dtype is not place.dtype or not place.is_kept:
         return None
-    if value.layout is not torch.strided or value.is_neg() or is_transformed(value):
+    if value.layout is not torch.strided or value.is_neg():
         return None
     if value.is_cuda:
         return value
