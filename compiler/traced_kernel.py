@@ -52,13 +52,15 @@ class TracedKernel(Kernel):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns. Numpy arrays are taken too, and results are then numpy arrays."""
         try:
-            flat = self.program.flat(args, kwargs)
-            results = self.run(self.bind(self.program.arguments(flat)))
-            return self.returned(results, flat)
+            return self.called(self.program.flat(args, kwargs))
         except Traced:
             return traced_call(self, args, kwargs)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
+
+    def called(self, flat: Any) -> Any:
+        """What the function returns for the arguments `flat`."""
+        return self.returned(self.run(self.bind(self.program.arguments(flat))), flat)
 
     def returned(self, results: list[np.ndarray], flat: Any) -> Any:
         """What the function returns, from the kernel's results on the arguments `flat`."""

@@ -52,6 +52,12 @@ def main():
     eager, ours = seconds(lambda: attention(q, k, v, slopes)), seconds(lambda: kernel(q, k, v, slopes))
     print(f"eager {eager * 1e3:.1f} ms, compiled {ours * 1e3:.1f} ms")
 
+    # Gradients go back through the kernel, those of the slopes too.
+    slopes.requires_grad_()
+    kernel(q, k, v, slopes).float().square().mean().backward()
+    print(f"gradient of the slopes: {[f'{g:.1e}' for g in slopes.grad.tolist()]}")
+    slopes.requires_grad_(False)
+
     # The same by torch.compile: what is attention goes to attn-opt, the rest stays with torch.
     compiled = torch.compile(attention, backend="attn_opt")
     torch.testing.assert_close(compiled(q, k, v, slopes), out)

@@ -25,7 +25,7 @@ def refuse_transformed(value: Any, name: str) -> None:
     transforms, forward = torch._C._functorch, torch.autograd.forward_ad
     if forward._current_level >= 0 and forward.unpack_dual(value).tangent is not None:
         raise user_error(
-            f"{name} has a tangent of forward-mode differentiation, and kernels have no derivative",
+            f"{name} has a tangent of forward-mode differentiation, which kernels do not have",
             "torch.compile(…, backend='attn_opt') leaves to torch what is differentiated",
         )
     if not is_transformed(value):
@@ -37,7 +37,8 @@ def refuse_transformed(value: Any, name: str) -> None:
         )
     if transforms.is_gradtrackingtensor(value):
         raise user_error(
-            f"{name} is differentiated by torch.func, and kernels have no derivative",
-            "torch.compile(…, backend='attn_opt') leaves to torch what is differentiated",
+            f"{name} is differentiated by torch.func, where kernels have no derivative",
+            "torch.autograd and backward() go through kernels of functions of torch; "
+            "torch.compile(…, backend='attn_opt') leaves to torch what torch.func differentiates",
         )
     raise user_error(f"{name} is one that torch.func transforms, which kernels cannot be called with")

@@ -1,21 +1,18 @@
 """A part of a graph that may be attention: run as a kernel, or by torch where it is none."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ....dialects.diagnostic import DiagnosedError
-from ....dialects.tiling.structured import reading_once
-from ....transforms.attention import find_attention
-from ....transforms.passes import Report, listening
-from ....transforms.raise_attention import RaiseAttention
 from ... import counts
 from ...api import Options
+from ..torch.layouts import inverse, order_of, permuted
+from ..torch.left import why_left
 from ..torch.tracing import TorchKernel, TorchProgram, as_torch
 from .calls import is_operand
-from .kernel import NO_ATTENTION, Kernels, order_of, structure
+from .kernel import Kernels, structure
 from .work import flops
 
 FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
@@ -104,26 +101,6 @@ class AttentionKernels(Kernels):
             return self.traced(inputs)
 
 
-def why_left(program: TorchProgram, statistics: Mapping[int, str] = MappingProxyType({})) -> str:
-    """Why there is no attention in `program`, "" if there is; attention is raised there. Those of the inputs that are
-    `statistics` are of rows of one: what reads them follows from it; of these kinds (``transforms/raising/given.py``).
-    """
-    module = program.module
-    arguments = [(i, a) for i, a in enumerate(program.lowered.arguments) if isinstance(a, int)]
-    kinds = {i: statistics[a] for i, a in arguments if a in statistics}
-    maxima, weights = (tuple(i for i, kind in kinds.items() if kind == one) for one in ("kept max", "kept weight"))
-    reasons: list[str] = []
-
-    def listen(report: Report) -> None:
-        reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
-
-    with module.context, module.operation.location, listening(listen), reading_once():
-        RaiseAttention(tuple(kinds), maxima, weights).run(module.operation)
-    if find_attention(module.operation):
-        return ""
-    return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
-
-
 class _Reordered(torch.nn.Module):
     """`part` with its results in memory as torch would have them: dimension 0 is the one with the largest stride."""
 
@@ -136,12 +113,3 @@ class _Reordered(torch.nn.Module):
         if not isinstance(results, tuple):
             return results.permute(self.orders[0]).contiguous()
         return tuple(x.permute(order).contiguous() for x, order in zip(results, self.orders, strict=True))
-
-
-def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """The tensor with its dimensions in that order; itself where they are, with no view that autograd goes through."""
-    return tensor if list(order) == list(range(len(order))) else tensor.permute(order)
-
-
-def inverse(order: Sequence[int]) -> list[int]:
-    return [list(order).index(d) for d in range(len(order))]

@@ -7,11 +7,14 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from ..torch.derivatives import Derivative, without_autocast
+from ..torch.autocast import without_autocast
+from ..torch.derivatives import Derivative
 from ..torch.kept import DerivativeOfKept, Forward
+from ..torch.layouts import inverse, order_of_gradient, permuted
+from ..torch.left import NO_ATTENTION, why_left
 from ..torch.tracing import TorchKernel, TorchProgram, as_torch
-from .attention import AttentionKernels, inverse, permuted, why_left
-from .kernel import NO_ATTENTION, Kernels, order_of
+from .attention import AttentionKernels
+from .kernel import Kernels
 
 
 class _Following(Kernels):
@@ -50,7 +53,7 @@ class DerivativeKernels(_Following):
 
     def __init__(self, forward: AttentionKernels, needed: tuple[int, ...]):
         self.needed = needed
-        self.orders = [_order(forward.values[i]) for i in needed]
+        self.orders = [order_of_gradient(forward.values[i]) for i in needed]
         self.inverses = [inverse(order) for order in self.orders]
         super().__init__(forward, needed, *self.orders)
 
@@ -104,9 +107,3 @@ def _kernel(
     """The kernel, or why it is left to torch; `statistics` are inputs: see `why_left`."""
     left = why_left(program, statistics)
     return left or TorchKernel.of_program(program, forward.target, forward.options)
-
-
-def _order(value: Any) -> tuple[int, ...]:
-    """The order in memory of the gradient of an input: the input's own, unless elements of it share memory."""
-    strides = [s if isinstance(s, int) else getattr(s.node, "hint", None) or 0 for s in value.stride()]
-    return order_of(value) if all(strides) else tuple(range(value.dim()))

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from ..torch.autocast import autocast, autocasting
 from ..torch.dropout import seeded
+from ..torch.once import once
 from ..torch.tracing import TorchKernel, as_torch
 from .attention import AttentionCall, AttentionKernels
 from .derivatives import DerivativeKernels, KeepingKernels, KeptDerivativeKernels
-from .kernel import Kernels, autocast, autocasting, count_left
+from .kernel import Kernels, count_left
 
 BY_OTHERS = (
     "gradients come to its scores or probabilities, which have no kernel: torch computes it again for all gradients"
@@ -134,7 +135,7 @@ class _Attention(torch.autograd.Function):
         return tuple(returned)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, gradient: torch.Tensor | None, *gradients: torch.Tensor | None) -> Any:
         inputs, saved = list(ctx.others), ctx.saved_tensors
         for i, value in zip(ctx.places, saved, strict=False):

@@ -1,26 +1,25 @@
 """The kernels of parts of graphs: compiled at the first call with each kind of inputs, and shared by equal parts."""
 
 import collections
-import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
-from torch.export import Dim
 
 from ....dialects.diagnostic import DiagnosedError
 from ....transforms.raising.softmax import SINGLE_KEY
 from ... import counts
 from ...api import CompileError
-from ...diagnostics import Bug, report_bug, user_error
-from ..torch.tracing import TorchKernel, TorchProgram, trace
+from ...diagnostics import Bug, report_bug
+from ..torch.autocast import autocast
+from ..torch.left import NO_ATTENTION
+from ..torch.tracing import TorchKernel, TorchProgram, open_dims, trace_open
 
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
-NO_ATTENTION = "no plain softmax was found between its matmuls"
 INTERNAL = "an internal error of attn_opt"
 
 _kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
@@ -48,7 +47,7 @@ class Kernels:
     def __init__(self, values: Sequence[Any], structure: Any):
         self.values, self.structure = values, structure
         # Sizes that dynamo has made symbols get one kernel for all their values.
-        self.symbols = [_dynamic_dims(value) for value in values]
+        self.symbols = [open_dims(value) for value in values]
         self.dynamic = self.symbols  # those that kernels are compiled for any value of
         self.first: list[Any] | None = None  # the inputs' shapes when the symbols turned out to have no lowering
         self._seen: dict[Any, TorchKernel | None] = {}
@@ -140,45 +139,11 @@ class Kernels:
     ) -> TorchProgram:
         """The program of `module` on inputs such as `example`, the last of which are like `others`, whose sizes are
         symbols where they are open. DiagnosedError if there is no way."""
-        dims = [*self.dynamic, *map(_dynamic_dims, others)]
-        shapes: Any = None
-        if any(self.dynamic):
-            shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
-        program = trace(module, tuple(example), dynamic_shapes=shapes)
-        self._check_open(program)
-        return program
-
-    def _check_open(self, program: TorchProgram) -> None:
-        """DiagnosedError where a size that is to be any has become a number in the traced program."""
-        for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
-            is_input = isinstance(argument, int) and argument < len(self.dynamic)
-            if is_input and any((value.shape or ())[d] is not None for d in self.dynamic[argument]):
-                raise user_error("torch.export knows a single size for what should be any")
-
-
-def autocast() -> tuple[torch.dtype | None, ...]:
-    """The types that torch casts operands of matmuls to, where this is called: casts that tracing writes down."""
-    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in TARGETS)
-
-
-@contextlib.contextmanager
-def autocasting(types: Sequence[torch.dtype | None]) -> Iterator[None]:
-    """Within it, torch casts as it did where `autocast` gave these types."""
-    with contextlib.ExitStack() as stack:
-        for device, dtype in zip(TARGETS, types, strict=True):
-            stack.enter_context(torch.autocast(device, dtype=dtype, enabled=dtype is not None))
-        yield
+        return trace_open(module, example, [*self.dynamic, *map(open_dims, others)])
 
 
 def _shape(value: Any) -> Any:
     return value.shape if isinstance(value, torch.Tensor) else ()
-
-
-def _dynamic_dims(value: Any) -> frozenset[int]:
-    """The dimensions whose sizes are symbols. A symbol that turned out to be a number while dynamo went on is none:
-    some tensors have the one, others the other, and sizes that are taken apart would not fit."""
-    sizes = enumerate(_shape(value))
-    return frozenset(d for d, size in sizes if not isinstance(size, int) and size.node.maybe_as_int() is None)
 
 
 def _key(value: Any, dynamic: frozenset[int]) -> Any:
@@ -188,12 +153,6 @@ def _key(value: Any, dynamic: frozenset[int]) -> Any:
     if not dynamic:
         return value.dtype, value.shape
     return value.dtype, tuple(None if d in dynamic else s for d, s in enumerate(value.shape))
-
-
-def order_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Its dimensions from the largest stride to the smallest."""
-    strides = [s if isinstance(s, int) else getattr(s.node, "hint", None) or 0 for s in tensor.stride()]
-    return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d], d)))
 
 
 def structure(part: torch.fx.GraphModule) -> Any:

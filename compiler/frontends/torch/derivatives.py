@@ -19,11 +19,13 @@ from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
 from ...diagnostics import user_error
 from ..lowering import first_line
+from .autocast import without_autocast
 from .decompositions import scaled_dot_product_attention
 from .einsums import products
 
@@ -108,9 +110,13 @@ class OfProgram(torch.nn.Module):
         super().__init__()
         placeholders = program.graph.find_nodes(op="placeholder")
         specs = program.graph_signature.input_specs[: len(placeholders) - len(example)]
-        self.held = [f"held_{i}" for i in range(len(specs))]
-        for name, spec in zip(self.held, specs, strict=True):
-            setattr(self, name, {**program.state_dict, **program.constants}[spec.target])
+        self.held = {spec.target: f"held_{i}" for i, spec in enumerate(specs)}  # what the program calls it, and we
+        for spec in specs:
+            value = {**program.state_dict, **program.constants}[spec.target]
+            if spec.kind == InputKind.BUFFER:  # torch.export takes other tensors for constants
+                self.register_buffer(self.held[spec.target], value)
+            else:
+                setattr(self, self.held[spec.target], value)
         values = [*self._held(), *example]
         self.sizes: dict[Any, int] = {}  # the example's, by symbol
         if any_sizes:
@@ -129,15 +135,16 @@ class OfProgram(torch.nn.Module):
         raise NotImplementedError
 
     def _held(self) -> list[torch.Tensor]:
-        return [getattr(self, name) for name in self.held]
+        return [getattr(self, name) for name in self.held.values()]
 
     def forward(self, *inputs: Any) -> Any:
         return self.graph(*self._held(), *filter(is_tensor, inputs))
 
 
 class Derivative(OfProgram):
-    """The gradients of those inputs of `program` that are `needed`, by their numbers, from its flat inputs and from the
-    gradient of its only result. Each gradient is permuted to one of the `orders`, and contiguous.
+    """The gradients of what is `needed`, inputs of `program` by their numbers and parameters by their names, from its
+    flat inputs and from the gradients of those of its results that it is `of`. Each gradient is permuted to one of the
+    `orders`, and contiguous.
 
     `given` are fake tensors such as it takes beside the inputs, in a list, for torch takes tensors that modules hold
     for constants. `kinds` are of those between the first and the last one, statistics of rows: see
@@ -150,23 +157,25 @@ class Derivative(OfProgram):
         self,
         program: ExportedProgram,
         example: Sequence[Any],
-        needed: Sequence[int],
+        needed: Sequence[int | str],
         orders: Sequence[tuple[int, ...]],
         any_sizes: bool,
+        of: Sequence[int] = (0,),
     ):
-        self.needed, self.orders = needed, orders
+        self.needed, self.orders, self.of = needed, orders, of
         self.given: list[torch.Tensor] = []
         super().__init__(program, example, any_sizes)
 
     def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
-        (result,) = interpreter.run(*values)
-        self.given = [like(result)]
+        results = interpreter.run(*values)
+        self.given = [like(results[i]) for i in self.of]
 
         def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             inputs, wanted = self.leaves(values, tensors)
             with differentiating():
-                (result,) = interpreter.run(*inputs)
-                return torch.autograd.grad(result, wanted, tensors[-1], allow_unused=True, materialize_grads=True)
+                results = interpreter.run(*inputs)
+                ends, theirs = [results[i] for i in self.of], tensors[-len(self.of) :]
+                return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
 
         return traced(gradients, [*filter(is_tensor, values), *self.given])
 
@@ -182,7 +191,8 @@ class Derivative(OfProgram):
 
     def leaves(self, values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[list[Any], list[torch.Tensor]]:
         """`values` with the first of `tensors` in place of theirs, and those of them that need gradients."""
-        needed = [len(self.held) + i for i in self.needed]
+        names = [*self.held]
+        needed = [names.index(one) if isinstance(one, str) else len(names) + one for one in self.needed]
         places = [i for i, value in enumerate(values) if is_tensor(value)]
         inputs = list(values)
         for i, tensor in zip(places, tensors, strict=False):
@@ -192,6 +202,21 @@ class Derivative(OfProgram):
     def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
         found = super().forward(*inputs)
         return tuple(g.permute(order).contiguous() for g, order in zip(found, self.orders, strict=True))
+
+
+class Carrying(Derivative):
+    """Those results of `program`, by their numbers, that have gradients by what is `needed`: `found`."""
+
+    def __init__(self, program: ExportedProgram, example: Sequence[Any], needed: Sequence[int | str]):
+        self.found: frozenset[int] = frozenset()
+        super().__init__(program, example, needed, (), any_sizes=False, of=())
+
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        inputs, _ = self.leaves(values, [*filter(is_tensor, values)])
+        with differentiating():
+            results = interpreter.run(*inputs)
+        self.found = frozenset(i for i, r in enumerate(results) if is_tensor(r) and r.requires_grad)
+        return traced(lambda *tensors: (), [*filter(is_tensor, values)])
 
 
 def _sizes_of_symbols(open_values: Sequence[Any], values: Sequence[Any]) -> dict[Any, int]:
@@ -210,12 +235,6 @@ def is_tensor(value: Any) -> bool:
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
-
-
-@contextlib.contextmanager
-def without_autocast() -> Iterator[None]:
-    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-        yield
 
 
 @contextlib.contextmanager
@@ -238,6 +257,7 @@ def traced(function: Callable, tensors: Sequence[torch.Tensor]) -> torch.fx.Grap
 
 __all__ = [
     "PRODUCT",
+    "Carrying",
     "Derivative",
     "KeptWhole",
     "OfProgram",
@@ -245,5 +265,4 @@ __all__ = [
     "is_tensor",
     "like",
     "traced",
-    "without_autocast",
 ]

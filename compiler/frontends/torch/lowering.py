@@ -117,6 +117,7 @@ def functional(program: ExportedProgram) -> ExportedProgram:
         with torch_einsums.autocast(program.graph):
             program = program.run_decompositions({})
     forget_asserts(program.graph)
+    torch_shapes.let_views_copy(program.graph)
     return program
 
 
@@ -125,6 +126,7 @@ def _decomposing() -> Iterator[None]:
     try:
         with warnings.catch_warnings(), levels_kept(), _no_collections(), _ops_found_once():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
+            warnings.filterwarnings("ignore", "A model attribute")  # … about constants that have gradients: they do
             yield
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
@@ -162,6 +164,11 @@ def _ops_found_once() -> Iterator[None]:
         utils._materialize_cpp_cia_ops = found
 
 
+def _is_read(constant: torch.Tensor) -> bool:
+    """Whether a constant is more than its number."""
+    return constant.is_complex() or constant.requires_grad  # it is learned
+
+
 def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
     """What to pass for each placeholder. Scalar constants and inputs that are no tensors become part of the graph."""
     graph = program.graph_module.graph
@@ -182,7 +189,7 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
         if spec.kind == InputKind.CONSTANT_TENSOR and not node.users:  # it may be what torch made up to trace with
             graph.erase_node(node)
             continue
-        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not value.is_complex():
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not _is_read(value):
             with graph.inserting_before(node):
                 scalar = graph.call_function(
                     torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}

@@ -23,13 +23,19 @@ SHAPE_WRITES = {f"{name}_" for name in ("unsqueeze", "squeeze", "transpose", "t"
 OTHER_SHAPES = {*SHAPE_WRITES, "resize_", "resize_as_", "set_"}
 
 
+def let_views_copy(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Makes each view one that copies where it must. Gives these."""
+    views = graph.find_nodes(op="call_function", target=torch.ops.aten.view.default)
+    for node in views:
+        node.target = torch.ops.aten.reshape.default
+    return views
+
+
 @contextlib.contextmanager
 def views_as_reshapes(module: torch.fx.GraphModule) -> Iterator[None]:
     """Meanwhile, each view copies where it must: that of what torch's own attention returns, ``.transpose(1, 2).view(b,
     s, h * d)``, relies on an order of its elements in memory, which is another one once attention is decomposed."""
-    views = module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default)
-    for node in views:
-        node.target = torch.ops.aten.reshape.default
+    views = let_views_copy(module.graph)
     try:
         yield
     finally:

@@ -5,31 +5,33 @@
     kernel = compile(fn, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     out = kernel(q, k, v)                               # torch tensors in and out, without copies
 
-What is called is inference: results carry no gradient. ``torch.compile(model, backend="attn_opt")`` is for training
-(dynamo/gradients.py), and for models whose other ops have no lowering, which it leaves to torch.
+Gradients go back through results (gradients.py). ``torch.compile(model, backend="attn_opt")`` is for models whose other
+ops have no lowering, which it leaves to torch, and for dropout.
 """
 
 import contextlib
 import dataclasses
 import functools
-import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
-from ...api import Options, compile_module
+from ...api import Kernel, Options, compile_module
 from ...diagnostics import user_error
 from ...runtime.signature import Slot, is_numpys
 from ...runtime.transformed import is_transformed
 from ...traced_kernel import TracedKernel, call_error
 from ..lowering import first_line
 from .arguments import SIGNLESS, Arguments
-from .lowering import Lowered, functional, lower
+from .autocast import autocast, autocasting
+from .functions import Function
+from .lowering import functional, lower
 from .masks import unread_masks
 from .transforms import levels_kept
 
@@ -42,20 +44,18 @@ def trace(
 ) -> "TorchProgram":
     """The program that `source` is on such arguments, in linalg. A user's error where it cannot be traced."""
     if isinstance(source, ExportedProgram):
-        return TorchProgram(source, lower(source))
+        return TorchProgram(source)
     if example_args is None and example_kwargs is None:
         raise user_error("example_args are needed to trace a function of torch: a tuple of tensors as it takes")
     if isinstance(example_args, torch.Tensor):
         raise user_error("example_args must be a tuple of arguments, but is a tensor; write (tensor,)")
-    module = source if isinstance(source, torch.nn.Module) else _Function(source)
+    module = source if isinstance(source, torch.nn.Module) else Function(source)
     given = torch.utils._pytree.tree_leaves((example_args, example_kwargs))
     if any(isinstance(v, torch.Tensor) and is_transformed(v) for v in given):
         raise user_error(
             "an example argument is one that torch.func transforms (vmap, grad, …): it has no numbers of its own",
             "compile before, or what is transformed: compile(torch.vmap(fn), args)",
         )
-    trained = module.parameters() if module.training else ()  # model.eval() says that it is for inference
-    is_told = _warn_of_gradients((*given, *trained), stacklevel=6)
     args, kwargs = _distinct((tuple(example_args or ()), example_kwargs), module)
     try:
         program = _exported(module, args, kwargs, dynamic_shapes)
@@ -65,20 +65,27 @@ def trace(
             f"torch.export cannot trace '{name}': {type(error).__name__}: {first_line(error)}",
             "torch.compile(…, backend='attn_opt') splits a function where it cannot be traced",
         ) from error
-    return TorchProgram(program, lower(program), is_told)
+    return TorchProgram(program, module.parameters_among(program.constants) if isinstance(module, Function) else {})
 
 
-def _warn_of_gradients(values: Sequence[Any], stacklevel: int) -> bool:
-    """Whether one of `values` needs a gradient, which is then warned of: no result of a kernel has any."""
-    found = torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
-    if found:
-        message = "arguments or parameters need gradients, but results of kernels have none"
-        way_out = (
-            "torch.compile(…, backend='attn_opt') is for training; model.eval() says of parameters, and "
-            "torch.no_grad() of all, that none is needed"
-        )
-        warnings.warn(f"attn_opt: {message}; {way_out}", stacklevel=stacklevel)
-    return found
+def trace_open(module: torch.nn.Module, example: Sequence[Any], dims: Sequence[Collection[int]]) -> "TorchProgram":
+    """The program of `module`, which takes any arguments, on inputs such as `example`, whose dimensions `dims` may have
+    any size. DiagnosedError if there is no way."""
+    shapes: Any = None
+    if any(dims):
+        shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
+    program = trace(module, tuple(example), dynamic_shapes=shapes)
+    for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
+        if isinstance(argument, int) and any((value.shape or ())[d] is not None for d in dims[argument]):
+            raise user_error("torch.export knows a single size for what should be any")
+    return program
+
+
+def open_dims(value: Any) -> frozenset[int]:
+    """The dimensions of a tensor whose sizes are symbols. A symbol that turned out to be a number while dynamo went on
+    is none: some tensors have the one, others the other, and sizes that are taken apart would not fit."""
+    sizes = enumerate(value.shape if isinstance(value, torch.Tensor) else ())
+    return frozenset(d for d, size in sizes if not isinstance(size, int) and size.node.maybe_as_int() is None)
 
 
 def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic_shapes: Any) -> ExportedProgram:
@@ -117,6 +124,12 @@ torch._dynamo.trace_rules.add("attn_opt.compiler")  # torch.compile calls kernel
 class TorchKernel(TracedKernel):
     """A traced function of torch. It uses as many threads as torch does, unless it is said otherwise."""
 
+    program: "TorchProgram"
+
+    def __init__(self, kernel: Kernel, program: "TorchProgram", options: Options):
+        super().__init__(kernel, program)
+        self.options = options
+
     @classmethod
     def of_program(cls, program: "TorchProgram", target: str, options: Options) -> "TorchKernel":
         options.check()
@@ -125,7 +138,25 @@ class TorchKernel(TracedKernel):
             if number not in places:
                 raise user_error(f"donate: there is no argument {number} that is a tensor, and read")
         donated = tuple(places[number] for number in options.donated())
-        return cls(compile_module(program.module, target, dataclasses.replace(options, donate=donated)), program)
+        chosen = dataclasses.replace(options, donate=donated)
+        return cls(compile_module(program.module, target, chosen), program, options)
+
+    def called(self, flat: Sequence[Any]) -> Any:
+        needed = self.program.needing(flat) if torch.is_grad_enabled() else ()
+        if needed and self.gradients is not None:
+            return self.program.results(self.gradients.results(flat, needed), flat)
+        return super().called(flat)
+
+    @functools.cached_property
+    def gradients(self) -> Any:
+        """What gradients go back through; None if they do not."""
+        from .gradients import Gradients
+
+        if self.options.donate or self.program.writes_to_inputs():
+            message = "gradients are needed, but results of a kernel that writes to its arguments have none"
+            warnings.warn(f"attn_opt: {message}; torch.no_grad() says that none is", stacklevel=5)
+            return None
+        return Gradients(self)
 
     def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:
         """The results on arrays that `bind` gave; on a GPU `threads` means nothing."""
@@ -133,34 +164,19 @@ class TorchKernel(TracedKernel):
             results = super().run(arrays)
         else:
             results = self.invoke(arrays, self._threads or threads or torch.get_num_threads())
-        program: Any = self.program
-        for number, dtype in program.unsigned:
+        for number, dtype in self.program.unsigned:
             own = results[number]
             results[number] = own.view(dtype if isinstance(own, torch.Tensor) else f"u{own.itemsize}")
         return results
 
 
-class _Function(torch.nn.Module):
-    """A module around a function, with the function's own parameter names."""
-
-    def __init__(self, function: Callable):
-        super().__init__()
-        try:
-            inspect.signature(function)
-        except ValueError:  # of functions that are not written in Python, such as scaled_dot_product_attention
-            self.forward = lambda *args, **kwargs: function(*args, **kwargs)
-            return
-        self.forward = function
-        # torch keeps the lines of functions named forward, and of those that it is told of.
-        getattr(torch.fx.proxy, "_register_stack_trace_anchor", lambda _: None)(function)
-
-
 class TorchProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back."""
 
-    def __init__(self, program: ExportedProgram, lowered: Lowered, is_told: bool = False):
-        self.program, self.lowered = program, lowered
-        self._is_told = is_told  # that kernels have no gradient
+    def __init__(self, program: ExportedProgram, known: Mapping[str, torch.nn.Parameter] = MappingProxyType({})):
+        """`known`: parameters that are constants of the program, by their names there."""
+        self.program, self._casts = program, autocast()
+        self.lowered = lowered = lower(program)
         self.module = lowered.module
         graph = lowered.program.graph_module.graph
         dtypes = [node.meta["val"].dtype for node in graph.find_nodes(op="placeholder")]
@@ -178,6 +194,13 @@ class TorchProgram:
         given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
         self._constants = [(i, value) for i, value in enumerate(given) if not isinstance(value, torch.Tensor)]
         self._fitting = {_shapes(given)} if program.range_constraints else None  # shapes that what was traced is for
+        specs = program.graph_signature.input_specs
+        held = {**program.state_dict, **program.constants, **known}
+        learned = (InputKind.PARAMETER, InputKind.CONSTANT_TENSOR)
+        named = {spec.target: held[spec.target] for spec in specs if spec.kind in learned}
+        self.parameters = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+        # Of the program's outputs, those that are results of the kernel.
+        self.returned = [i for i, number in enumerate(lowered.results) if number is not None]
 
     def argument_types(self) -> list[Slot]:
         """The types of the lowered function's arguments."""
@@ -191,8 +214,6 @@ class TorchProgram:
             flat = list(args)
         else:
             flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
-        if not self._is_told:
-            self._is_told = _warn_of_gradients(flat, stacklevel=4)
         if spec != expected:
             traced = torch.utils._pytree.tree_unflatten(range(expected.num_leaves), expected)
             raise call_error(traced, (args, kwargs), f"{expected}, but called with {spec}")
@@ -221,13 +242,41 @@ class TorchProgram:
 
     @functools.cached_property
     def functional(self) -> ExportedProgram:
-        """What was traced in a form that can be differentiated. Casts are those of the autocast that it is first asked
-        for under."""
-        return functional(self.program)
+        """What was traced in a form that can be differentiated."""
+        with autocasting(self._casts):
+            return functional(self.program)
 
     @functools.cached_property
     def _guards(self) -> Callable:
         return getattr(self.program.module(), "_guards_fn", lambda *args: None)
+
+    def needing(self, flat: Sequence[Any]) -> tuple[int | str, ...]:
+        """What torch's autograd needs gradients of in a call: arguments by their numbers, parameters by their names."""
+        needed: list[int | str] = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and v.requires_grad]
+        if self.parameters and not (flat and all(isinstance(value, np.ndarray) for value in flat)):
+            needed += [name for name, value in self.parameters.items() if value.requires_grad]
+        # What torch.func differentiates, kernels do not take.
+        return tuple(needed) if torch._C._functorch.peek_interpreter_stack() is None else ()
+
+    def values(self, flat: Sequence[Any], needed: Sequence[int | str]) -> list[torch.Tensor]:
+        return [self.parameters[one] if isinstance(one, str) else flat[one] for one in needed]
+
+    @functools.cached_property
+    def held(self) -> list[torch.Tensor]:
+        """What the program holds, and reads."""
+        placeholders = self.lowered.program.graph.find_nodes(op="placeholder")
+        pairs = zip(self.lowered.arguments, placeholders, strict=True)
+        return [value for value, node in pairs if isinstance(value, torch.Tensor) and node.users]
+
+    def writes_to_inputs(self) -> bool:
+        specs = self.lowered.program.graph_signature.output_specs
+        return any(spec.kind == OutputKind.USER_INPUT_MUTATION for spec in specs)
+
+    def example(self) -> tuple[list[Any], list[frozenset[int]]]:
+        """The arguments that the program was traced on, and the dimensions of each whose sizes are any."""
+        given = torch.utils._pytree.tree_leaves(self.program.example_inputs)
+        placeholders = self.program.graph.find_nodes(op="placeholder")
+        return given, [open_dims(node.meta.get("val")) for node in placeholders[len(placeholders) - len(given) :]]
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, parameters and constants among them; tensors of the CPU as arrays on their memory."""

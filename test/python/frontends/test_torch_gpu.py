@@ -21,6 +21,16 @@ def test_a_function_for_the_gpu(gpu):
     assert kernel.ir("raised").count("linalg_ext.softmax") == 1
 
 
+def test_gradients_through_a_kernel_for_the_gpu(gpu):
+    """Row sums of what came times the output, queries' gradients, keys' and values'."""
+    args = [x.requires_grad_() for x in tensors(*[(2, 4, 200, 64)] * 3, dtype=torch.float16)]
+    with torch.enable_grad():
+        out = compile(sdpa(is_causal=True), args, target="nvidia")(*args)
+        assert len(gpu.launches) == 1
+        out.backward(torch.ones_like(out))
+    assert len(gpu.launches) == 4 and all(x.grad.shape == x.shape and x.grad.dtype == x.dtype for x in args)
+
+
 def test_tiles_of_equal_sizes_for_the_gpu(gpu):
     """Transposes of queries, whose rows are rows, and of keys, whose rows are columns, go to tensors of one shape."""
 

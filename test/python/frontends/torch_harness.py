@@ -14,7 +14,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, to
 
 def tensors(*shapes, dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(*s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes)
+    return tuple(torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes)
 
 
 def wide(value):

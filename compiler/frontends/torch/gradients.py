@@ -1,0 +1,242 @@
+"""Kernels of functions of torch that gradients go back through: another kernel, of the derivative, gives the gradients.
+
+    out = kernel(q, k, v)      # of which some need gradients
+    out.backward(dout)         # dq, dk, dv = derivative(q, k, v, dout)
+
+It is compiled where gradients are first asked for: by those arguments, and parameters of a module, that need some, of
+those results that some come to. What lies between the two calls are the arguments; the derivative computes anew what
+else it needs. Of a function that is one attention the output, and one or two numbers of each row, lie there, too
+(``kept.py``)::
+
+    out, *rows = keeping(q, k, v)      dq, dk, dv = derivative(q, k, v, out, *rows, dout)
+
+Derivatives have no derivative.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import torch
+from torch.export.graph_signature import OutputKind
+
+from ....dialects.diagnostic import DiagnosedError
+from ...api import CompileError
+from ...diagnostics import user_error
+from .autocast import without_autocast
+from .derivatives import Carrying, Derivative, is_tensor
+from .kept import DerivativeOfKept, Forward
+from .layouts import inverse, order_of_gradient, permuted
+from .left import why_left
+from .once import once
+from .tracing import TorchKernel, TorchProgram, as_torch, open_dims, trace_open
+
+if TYPE_CHECKING:
+    pass
+
+Needed = tuple[int | str, ...]  # arguments by their numbers, parameters by their names
+Made = TypeVar("Made")
+
+
+class Gradients:
+    """The kernels that a kernel has beside itself for gradients."""
+
+    def __init__(self, kernel: TorchKernel):
+        self.kernel = kernel
+        self.program = kernel.program
+        self.example, self.dims = self.program.example()
+        self.places = [i for i, value in enumerate(self.example) if is_tensor(value)]  # others are constants
+        held = {**self.program.program.state_dict, **self.program.program.constants}.values()
+        self.held = [value for value in held if is_tensor(value)]  # parameters, buffers, constants
+        self.derivatives: dict[tuple[Needed, tuple[int, ...], bool], _ForSizes[_DerivativeKernel]] = {}
+        self._keeping = _ForSizes(self, self._kernel_that_keeps)
+        self._without: dict[Needed, list[int]] = {}  # results that have no gradients by these
+
+    def results(self, flat: Sequence[Any], needed: Needed) -> list[torch.Tensor]:
+        """The kernel's results for the arguments `flat`, which gradients go back through to what is `needed`."""
+        keeping = self._keeping.of(flat)
+        if needed not in self._without:
+            self._without[needed] = self._that_have_none(needed)
+        kernel = keeping or self.kernel
+        results = [*map(as_torch, kernel.run(kernel.bind(kernel.program.arguments(flat))))]
+        without = self._without[needed]
+        if len(without) == len(self.program.returned):
+            return results
+        values = self.program.values(flat, needed)
+        return [*_Results.apply(results, self, flat, needed, without, keeping is not None, *values)]
+
+    def derivative(self, needed: Needed, of: tuple[int, ...], is_kept: bool, flat: Sequence[Any]) -> _DerivativeKernel:
+        """The kernel of the gradients of what is `needed`, from those of the results `of`, for such arguments. It may
+        take what `is_kept` of rows."""
+        key = needed, of, is_kept
+        if key not in self.derivatives:
+            self.derivatives[key] = _ForSizes(self, lambda *given: self._derivative(*key, *given))
+        try:
+            return self.derivatives[key].of(flat)
+        except DiagnosedError as error:
+            raise _no_derivative(self.kernel.name, error) from None
+
+    def _own(self, needed: Needed) -> list[int | str]:
+        """The same with the names that parameters have in the functional program: where flex_attention was written out
+        these are others."""
+        functional = self.program.functional
+        held = {name: v for name, v in {**functional.state_dict, **functional.constants}.items() if is_tensor(v)}
+        own: list[int | str] = []
+        for one in needed:
+            if isinstance(one, str):
+                parameter = self.program.parameters[one]
+                one = one if one in held else next(name for name, v in held.items() if v.is_set_to(parameter))
+                del held[one]
+            own.append(one)
+        return own
+
+    def check_unchanged(self, derivative: _DerivativeKernel, versions: Sequence[int]) -> None:
+        """An error where the derivative would read another parameter, or buffer, than a call when these were as often
+        written to."""
+        for value, version in zip(self.held, versions, strict=True):
+            if value._version != version and any(value is read for read in derivative.kernel.program.held):
+                raise RuntimeError(
+                    f"a parameter or buffer of shape {tuple(value.shape)}, which the gradients of a call of "
+                    f"'{self.kernel.name}' depend on, was written to since: ask for gradients before"
+                )
+
+    def _that_have_none(self, needed: Needed) -> list[int]:
+        """The numbers of the results that do not depend on what is `needed`, or are written to buffers."""
+        carrying = Carrying(self.program.functional, _detached(self.example), self._own(needed)).found
+        kinds = [spec.kind for spec in self.program.lowered.program.graph_signature.output_specs]
+        outputs = enumerate(self.program.returned)
+        return [n for n, i in outputs if i not in carrying or kinds[i] != OutputKind.USER_OUTPUT]
+
+    def _kernel_that_keeps(self, example: list[Any], dims: list[frozenset[int]]) -> TorchKernel | None:
+        """The kernel that gives what is kept of rows, too; None if the function is not one attention."""
+        if len(self.program.returned) != 1:
+            return None
+        with torch.no_grad(), without_autocast():
+            forward = Forward(self.program.functional, example, any(dims))
+            return self._compiled(trace_open(forward, example, dims)) if forward.is_one else None
+
+    def _derivative(
+        self, needed: Needed, of: tuple[int, ...], is_kept: bool, example: list[Any], dims: list[frozenset[int]]
+    ) -> _DerivativeKernel:
+        orders = [*map(order_of_gradient, self.program.values(example, needed))]
+        outputs = [self.program.returned[n] for n in of]
+        for kind in (DerivativeOfKept, Derivative) if is_kept else (Derivative,):
+            with torch.no_grad(), without_autocast():
+                module = kind(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
+                others = module.examples()
+                traced = trace_open(module, [*example, *others], [*dims, *map(open_dims, module.given)])
+            statistics = dict(enumerate(module.kinds, len(example) + 1))
+            if kind is Derivative or not why_left(traced, statistics):
+                break
+        kernel = self._compiled(traced)
+        if kernel.options.listener is None:
+            kernel.warn_of_left(stacklevel=2)
+        return _DerivativeKernel(kernel, kind is DerivativeOfKept, [*map(inverse, orders)])
+
+    def _compiled(self, program: TorchProgram) -> TorchKernel:
+        options = dataclasses.replace(self.kernel.options, donate=())  # it writes to no argument
+        return TorchKernel.of_program(program, self.kernel.target, options)
+
+
+@dataclasses.dataclass(frozen=True)
+class _DerivativeKernel:
+    """`takes_kept`: it takes the results of the forward besides; `orders`: of the dimensions of the gradients in what
+    it gives."""
+
+    kernel: TorchKernel
+    takes_kept: bool
+    orders: list[list[int]]
+
+    def __call__(self, *values: Any) -> list[torch.Tensor]:
+        results = self.kernel.run(self.kernel.bind(self.kernel.program.arguments(values)))
+        return [permuted(as_torch(result), order) for result, order in zip(results, self.orders, strict=True)]
+
+
+class _ForSizes(Generic[Made]):
+    """What is made for arguments like those of a call: once for all sizes that the program leaves open, or, where that
+    has no lowering, for each shape."""
+
+    def __init__(self, gradients: Gradients, make: Callable[[list[Any], list[frozenset[int]]], Made]):
+        self.gradients, self.make = gradients, make
+        self.of_any: list[Made] = []
+        self.by_shapes: dict[Any, Made] = {}
+        self.is_open = True
+        self._lock = threading.Lock()  # backward runs in a thread of its own
+
+    def of(self, flat: Sequence[Any]) -> Made:
+        if self.of_any:
+            return self.of_any[0]
+        example, dims = self.gradients.example, self.gradients.dims
+        with self._lock:
+            if self.is_open and not self.of_any:
+                try:
+                    self.of_any.append(self.make(_detached(example), dims))
+                except DiagnosedError:
+                    if not any(dims):
+                        raise
+                    self.is_open = False
+            if self.of_any:
+                return self.of_any[0]
+            shapes = tuple(getattr(value, "shape", None) for value in flat)
+            if shapes not in self.by_shapes:
+                self.by_shapes[shapes] = self.make(_detached(flat), [frozenset()] * len(flat))
+            return self.by_shapes[shapes]
+
+
+class _Results(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        results: list[torch.Tensor],
+        gradients: Gradients,
+        flat: Sequence[Any],
+        needed: Needed,
+        without: Sequence[int],
+        is_kept: bool,
+        *values: torch.Tensor,
+    ) -> Any:
+        """The kernel's own results, of which some are `without` gradients. All are in a list so that torch does not
+        take them for inputs; what is kept of rows comes behind. `values` are what is `needed`, which torch looks for
+        among the inputs."""
+        ctx.gradients, ctx.needed, ctx.is_kept = gradients, needed, is_kept
+        ctx.save_for_backward(*(flat[i] for i in gradients.places), *(results if is_kept else ()))
+        ctx.versions = [value._version for value in gradients.held]
+        ctx.set_materialize_grads(False)
+        if without:
+            ctx.mark_non_differentiable(*(results[n] for n in without))
+        return tuple(results[: len(gradients.program.returned)])
+
+    @staticmethod
+    @once
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        flat, saved = list(ctx.gradients.example), ctx.saved_tensors
+        for i, value in zip(ctx.gradients.places, saved, strict=False):
+            flat[i] = value
+        kept = saved[len(ctx.gradients.places) :]
+        given = {n: _dense(g) for n, g in enumerate(gradients) if g is not None}
+        found: dict[int | str, torch.Tensor] = {}
+        if given:
+            derivative = ctx.gradients.derivative(ctx.needed, tuple(given), ctx.is_kept, flat)
+            ctx.gradients.check_unchanged(derivative, ctx.versions)
+            others = kept if derivative.takes_kept else ()
+            found = dict(zip(ctx.needed, derivative(*flat, *others, *given.values()), strict=True))
+        return *[None] * 6, *map(found.get, ctx.needed)
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    """That of a sum is one number for all elements; kernels read dense rows."""
+    return gradient.contiguous() if gradient.dim() and gradient.stride(-1) != 1 else gradient
+
+
+def _detached(flat: Sequence[Any]) -> list[Any]:
+    return [v.detach() if is_tensor(v) else v for v in flat]
+
+
+def _no_derivative(name: str, error: DiagnosedError) -> CompileError:
+    first = error.diagnostics[0]
+    way_out = "torch.compile(…, backend='attn_opt') leaves to torch what has no lowering"
+    problem = f"gradients go back through '{name}', whose derivative has no kernel: {first.message}"
+    return CompileError(user_error(problem, *(note.message for note in first.notes), way_out).diagnostics)
