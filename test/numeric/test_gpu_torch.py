@@ -1,5 +1,6 @@
 """Functions and models of torch on an NVIDIA GPU: traced as a whole, and by torch.compile, against torch in float64."""
 
+import copy
 import math
 
 import pytest
@@ -345,6 +346,53 @@ def test_gradients():
         assert close(found.grad, expected.grad, torch.float16)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_gradients_through_kernels(function, dtype):
+    args = [x.requires_grad_() for x in tensors(*[(2, 4, 130, 48)] * 3, dtype=dtype)]
+    exact = [x.detach().double().requires_grad_() for x in args]
+    (given,) = tensors((2, 4, 130, 48), dtype=dtype)
+    found = torch.autograd.grad(compile(function, args, target="nvidia")(*args), args, given)
+    right = torch.autograd.grad(function(*exact), exact, given.double())
+    for one, other in zip(found, right, strict=True):
+        assert one.dtype == dtype and close(one, other, dtype)
+
+
+class Projected(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(48, 48)
+
+    def forward(self, q, k, v):
+        return causal(self.project(q), k, v)
+
+
+def test_gradients_in_a_cuda_graph():
+    """It sees what parameters are by then, and may be captured in any stream."""
+    model = Projected().cuda()
+    args = [x.requires_grad_() for x in tensors(*[(2, 4, 130, 48)] * 3, dtype=torch.float32)]
+    learned = [*args, *model.parameters()]
+    kernel = compile(model, args, target="nvidia")
+
+    def gradients(model, args, learned):
+        out = model(*args)
+        return torch.autograd.grad(out, learned, torch.ones_like(out))
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        gradients(kernel, args, learned)
+        torch.cuda.current_stream().synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = gradients(kernel, args, learned)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 1.25
+    graph.replay()
+    exact, wide = copy.deepcopy(model).double(), [x.detach().double().requires_grad_() for x in args]
+    for one, other in zip(found, gradients(exact, wide, [*wide, *exact.parameters()]), strict=True):
+        assert close(one, other, torch.float32)
+
+
 def test_a_kernel_of_the_cpu_says_where_its_arguments_are():
     q, k, v = tensors((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64), dtype=torch.float32)
     kernel = compile(causal, (q.cpu(), k.cpu(), v.cpu()))
@@ -430,16 +478,16 @@ def test_rows_without_a_key(number, size, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_dropout_in_training(dtype, is_causal):
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_dropout_in_training(is_traced, dtype, is_causal):
     """The mask is a function of a seed, which torch draws: that of the reference, too."""
     from attn_opt.compiler.frontends.torch import dropout
 
     q, k, v, gradient = tensors(*[(2, 3, 517, 64)] * 4, dtype=dtype)
     args = [x.requires_grad_() for x in (q, k, v)]
     before = kernels()
-    fast = torch.compile(
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=is_causal), backend="attn_opt"
-    )
+    function = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=is_causal)  # noqa: E731
+    fast = compile(function, args, target="nvidia") if is_traced else torch.compile(function, backend="attn_opt")
     torch.manual_seed(5)
     out = fast(*args)
     found = out, *torch.autograd.grad(out, args, gradient)

@@ -43,7 +43,8 @@ def written_out(seed: torch.Tensor, shape: Sequence[int], p: float) -> torch.Ten
     head = zero
     for numbers, size in zip(heads, shape, strict=False):
         head = (head * size).unsqueeze(-1) + numbers
-    first, second = (x[..., None, None] for x in (seed[0] + head * HEADS[0], seed[1] ^ (head * HEADS[1])))
+    first, second = seed.select(0, 0) + head * HEADS[0], seed.select(0, 1) ^ (head * HEADS[1])
+    first, second = (x.unsqueeze(-1).unsqueeze(-1) for x in (first, second))
     x = (queries & ~9) * shape[-1] + (keys & ~9)
     x = x ^ first
     x = (x ^ _shifted(x, 16)) * _signed(FACTORS[0])

@@ -49,7 +49,7 @@ TO_BACKEND = (
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 WAY_OUT = "leave that op to torch, by torch.compile(…, backend='attn_opt')"
 NUMBERS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
-HINTS = {"ml_program.global": f"random numbers are drawn there, as by dropout: call eval() on the model, or {WAY_OUT}"}
+HINTS = {"ml_program.global": f"random numbers are drawn there: pass them as an argument, or {WAY_OUT}"}
 
 
 @dataclasses.dataclass(frozen=True)

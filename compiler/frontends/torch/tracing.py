@@ -33,6 +33,7 @@ from .autocast import autocast, autocasting
 from .functions import Function
 from .lowering import functional, lower
 from .masks import unread_masks
+from .seeds import draw, with_seeds
 from .transforms import levels_kept
 
 
@@ -75,6 +76,8 @@ def trace_open(module: torch.nn.Module, example: Sequence[Any], dims: Sequence[C
     if any(dims):
         shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
     program = trace(module, tuple(example), dynamic_shapes=shapes)
+    if program.seeds:
+        raise user_error("a dropout is active that has no seed")
     for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
         if isinstance(argument, int) and any((value.shape or ())[d] is not None for d in dims[argument]):
             raise user_error("torch.export knows a single size for what should be any")
@@ -175,8 +178,9 @@ class TorchProgram:
 
     def __init__(self, program: ExportedProgram, known: Mapping[str, torch.nn.Parameter] = MappingProxyType({})):
         """`known`: parameters that are constants of the program, by their names there."""
-        self.program, self._casts = program, autocast()
-        self.lowered = lowered = lower(program)
+        self.traced, self._casts = program, autocast()
+        self.program, self.seeds = with_seeds(program)
+        self.lowered = lowered = lower(self.program)
         self.module = lowered.module
         graph = lowered.program.graph_module.graph
         dtypes = [node.meta["val"].dtype for node in graph.find_nodes(op="placeholder")]
@@ -226,7 +230,15 @@ class TorchProgram:
         if self._fitting is not None and (shapes := _shapes(flat)) not in self._fitting:
             self._check_sizes(flat)
             self._fitting.add(shapes)
+        if self.seeds:
+            flat.append(self._drawn(flat))
         return flat
+
+    def _drawn(self, flat: Sequence[Any]) -> Any:
+        """The seeds of a call's dropouts, where its arguments are."""
+        device = next((value.device for value in flat if isinstance(value, torch.Tensor)), "cpu")
+        seeds = draw(self.seeds, device)
+        return seeds.numpy() if flat and all(isinstance(value, np.ndarray) for value in flat) else seeds
 
     def _check_sizes(self, flat: Sequence[Any]) -> None:
         """A user's error for sizes that torch.export would refuse: they are not declared so, or lead elsewhere in the
@@ -248,7 +260,7 @@ class TorchProgram:
 
     @functools.cached_property
     def _guards(self) -> Callable:
-        return getattr(self.program.module(), "_guards_fn", lambda *args: None)
+        return getattr(self.traced.module(), "_guards_fn", lambda *args: None)
 
     def needing(self, flat: Sequence[Any]) -> tuple[int | str, ...]:
         """What torch's autograd needs gradients of in a call: arguments by their numbers, parameters by their names."""

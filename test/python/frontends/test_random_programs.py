@@ -101,6 +101,14 @@ class TorchTraining(Training, Torch):
         return super().array(x.detach())
 
 
+class OfKernels(TorchTraining):
+    """By kernels of `compile`, of the function as a whole."""
+
+    def compiled(self, program: RandomProgram, **options: Any) -> Any:
+        kernel = Torch.compiled(self, program)
+        return lambda *args: self.gradients(kernel, args)
+
+
 class UnderAutocast(TorchTraining):
     """To bfloat16, but for float64, which it leaves alone: the reference is exact. Torch rounds each step to that type,
     of the derivative, too, and so is the reference off that has roundings: gradients get no more than results."""
@@ -150,10 +158,18 @@ class Dropping(TorchTraining):
         return super().can_be_checked(right) and torch.equal(self.drawn, self.drawn_by_kernels)
 
 
+class DroppingKernels(Dropping, OfKernels):
+    """The same by kernels of `compile`."""
+
+
 test_programs, test_programs_for_gpus, test_many_programs, test_many_programs_for_gpus, test_open_sizes = Torch().tests(
     8, 6, with_open_sizes=True
 )
 test_training, test_much_training = TorchTraining().tests_of_training(4, 60, ("f32", "f32", "f64"))
+test_gradients_of_kernels, test_many_gradients_of_kernels = OfKernels().tests_of_training(2, 60, ("f32", "f32", "f64"))
+test_dropouts_of_kernels, test_many_dropouts_of_kernels = DroppingKernels().tests_of_training(
+    1, 60, ("f32", "f32", "f64"), drops=True
+)
 test_autocast, test_much_autocast = UnderAutocast().tests_of_training(2, 60, ("f32",))
 test_checkpoints, test_many_checkpoints = Checkpointed().tests_of_training(2, 30, ("f32", "f32", "f64"))
 test_dropouts, test_many_dropouts = Dropping().tests_of_training(2, 60, ("f32", "f32", "f64"), drops=True)
