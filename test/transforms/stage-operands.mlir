@@ -145,3 +145,26 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// Of tiles that shared memory does not hold together, the later one is loaded by each thread.
+
+// CHECK-LABEL: gpu.func @large
+// CHECK-SAME:      %[[FIRST:[^:]*]]: memref<256x256xf32{{.*}}>, %[[SECOND:[^:]*]]: memref<256x256xf32
+// CHECK:         tile.load (%[[FIRST]], {{.*}} -> (tensor<256x128xf32, "shared">)
+// CHECK:         tile.load (%[[SECOND]], {{.*}} -> (tensor<256x128xf32, "fragment">)
+
+gpu.module @kernels {
+  gpu.func @large(%k: memref<64x32xf16, strided<[?, 1]>>, %a: memref<256x256xf32, strided<[?, 1]>>, %b: memref<256x256xf32, strided<[?, 1]>>) kernel attributes {aligned = array<i64: 0, 1, 2>} {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %c128 = arith.constant 128 : index
+    %c256 = arith.constant 256 : index
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %x = tile.load (%a, %c0, %c0, %c256, %c128) {dims = [0, 1]} : (memref<256x256xf32, strided<[?, 1]>>, index, index, index, index) -> (tensor<256x128xf32, "fragment">)
+    %y = tile.load (%b, %c0, %c0, %c256, %c128) {dims = [0, 1]} : (memref<256x256xf32, strided<[?, 1]>>, index, index, index, index) -> (tensor<256x128xf32, "fragment">)
+    gpu.return
+  }
+}

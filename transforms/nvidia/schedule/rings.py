@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
@@ -101,6 +103,15 @@ class Ring:
 
     def stage(self, use: ir.Value) -> ir.Value:
         return arith.remui(use, build.index(self.stages))
+
+
+def rings_of(copies: Mapping[ir.Operation, Copy], maps: Mapping[Copy, ir.Value] = MappingProxyType({})) -> list[Ring]:
+    """What loads go through that are these copies, with a stage each. Keys and values that are parts of the same array
+    have rings of their own: else they would wait for each other."""
+    rings: dict[tuple[Copy, int | None], Ring] = {}
+    for load, copy in copies.items():
+        rings.setdefault((copy, summed_dim(load)), Ring(copy, maps.get(copy))).loads.append(load)
+    return list(rings.values())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registe
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
 from .consumer_role import Consumer
 from .own_keys import OwnKeys
-from .rings import Ring, Stages, Told, is_right_operand, summed_dim
+from .rings import Ring, Stages, Told, is_right_operand, rings_of
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer, Taker
 
@@ -171,27 +171,25 @@ class _Specializer:
         remark(self.kernel, f"{warpgroups} warpgroups compute{keys}, a warp beside them copies by the copy engine")
 
     def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
-        # Keys and values that are parts of the same array go through rings of their own: else they wait for each other.
-        rings: dict[tuple[Copy, int | None], Ring] = {}
+        rings = rings_of(self.copies, maps)
         apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
         room = TILE_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
-        for load, copy in self.copies.items():
-            ring = rings.setdefault((copy, summed_dim(load)), Ring(copy, maps.get(copy)))
-            ring.loads.append(load)
-            if load.parent.operation.name in ("scf.for", "scf.while") or is_right_operand(load):
-                tile = ring.bytes // ring.stages
-                deep = tile <= SMALL_TILE or copy.kind.element_type.width == 8 or ring.is_skewed
-                wanted = max(3 if deep else 2, apart.get(load, 0) + 1)
-                ring.stages = max(1, min(self.options.stages or wanted, room // tile))
-        self._stream(list(rings.values()), room)
-        deep = [r for r in rings.values() if r.stages > 1]
-        while deep and sum(r.bytes for r in rings.values()) > room:
+        for ring in rings:
+            for load in ring.loads:
+                if load.parent.operation.name in ("scf.for", "scf.while") or is_right_operand(load):
+                    tile = ring.bytes // ring.stages
+                    deep = tile <= SMALL_TILE or ring.copy.kind.element_type.width == 8 or ring.is_skewed
+                    wanted = max(3 if deep else 2, apart.get(load, 0) + 1)
+                    ring.stages = max(1, min(self.options.stages or wanted, room // tile))
+        self._stream(rings, room)
+        deep = [r for r in rings if r.stages > 1]
+        while deep and sum(r.bytes for r in rings) > room:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
             first = [r for r in deep if not any(map(is_right_operand, r.loads))] or deep
             max(first, key=lambda r: r.bytes).stages -= 1
             deep = [r for r in deep if r.stages > 1]
-        return list(rings.values())
+        return rings
 
     def _stream(self, rings: list[Ring], room: int) -> None:
         """Of what a matmul that stands alone adds up as many tiles are on their way as there is room for: in each

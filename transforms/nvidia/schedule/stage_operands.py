@@ -13,9 +13,11 @@ from ...linear import divisor
 from ...passes import Pass, remark
 from ...rewriting import ops_in, ops_of
 from ..alignment import CHUNK
+from ..architecture import TILE_MEMORY
 from ..axes import DYNAMIC
 from ..elements import byte_width
 from .bulk_copies import ROWS, bulk_copies, copy_of
+from .rings import rings_of
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class StageOperands(Pass):
         %h = tile.load(%vector, %b, %j, …) : … -> tensor<8x64xf32, "shared">       // one row is copied
         %c = tile.convert_layout %h : … -> tensor<64xf32, "column">
 
-    What is not copied (keys that stand apart) is loaded by each thread, but before the first matmul of the iteration,
-    under which the loads are on their way.
+    What is not copied (keys that stand apart; tiles that shared memory does not hold beside those of matmuls) is loaded
+    by each thread, but before the first matmul of the iteration, under which the loads are on their way.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -71,14 +73,19 @@ def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
         with ir.InsertionPoint(load), load.location:
             view = load.opview
             staged = LoadOp(view.memory, view.indices, load.attributes["dims"], result=with_layout(kind, layout))
-            if copy_of(staged.operation, kernel) is not None:
+            is_copied = copy_of(staged.operation, kernel) is not None
+            if is_copied and sum(ring.bytes for ring in rings_of(bulk_copies(kernel) or {})) <= TILE_MEMORY:
                 shifts = [_shifts(staged.operation)] if layout == "skewed" else []
                 converted = ConvertLayoutOp(staged.result, shifts, result=kind)
                 load.results[0].replace_all_uses_with(converted.result)
                 load.erase()
                 return
         staged.operation.erase()
-    remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
+        if is_copied:
+            remark(load, "a tile that shared memory does not hold is loaded by each thread, element by element")
+            break
+    else:
+        remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
     _hoist(load)
 
 
