@@ -27,7 +27,7 @@ from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at, multiply_back
 from .raising.given import Given
 from .raising.group_sums import is_of_several, over_heads
-from .raising.matching import Match, is_sum, match_attention
+from .raising.matching import ANOTHER_MATMUL, Match, is_sum, match_attention
 from .raising.pairwise import match_pairwise, match_whole
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
@@ -129,7 +129,17 @@ class RaiseAttention(Pass):
         self._raise_unnormalised(self._given(op), progress)
         for candidate in progress.left:  # those that no attention has made superfluous
             reason = progress.reasons[candidate]
+            if reason.endswith(ANOTHER_MATMUL) and not self._is_still_left(candidate):
+                continue
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
+
+    @staticmethod
+    def _is_still_left(candidate: ir.Operation) -> bool:
+        """Whether it is almost attention now that the matmuls before it have been raised."""
+        try:
+            return matched_at(candidate) is not None
+        except NearMiss:
+            return True
 
     def _sum_over_outputs(self, progress: Progress, followers: Followers) -> bool:
         """Makes sums over rows of probabilities times products sums over the outputs of attentions (row_sums.py), which

@@ -51,6 +51,7 @@ HIDING = (
 )  # neither
 MERGING = (*RESHAPES, "tensor.reshape")
 RESHAPED = "a reshape that merges several open sizes, or makes several of one,"
+ANOTHER_MATMUL = "its result goes through another matmul in between"
 FIXED = "; fix all of them but one, keep them apart, or merge them before the first matmul"
 WAYS_OUT = {
     "tensor.insert_slice": "; a select by index or mask would not",
@@ -342,7 +343,7 @@ def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
         product = contraction_at(tracer, factor) if factor.kind == "element" and varies(factor, k) else None
         for e in (product.lhs, product.rhs) if product is not None else ():
             if any(varies(n, k) and is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
-                raise NearMiss("its result goes through another matmul in between")
+                raise NearMiss(ANOTHER_MATMUL)
 
 
 def _require_no_hidden_softmax(tracer: Tracer, q: Quotient) -> None:
