@@ -53,7 +53,8 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
     ``.pt2`` that the former saved, needs none. An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
     `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
     the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
-    to do. Warns of what looks like attention and is left unfused, unless `listener` is told.
+    to do. Warns of what looks like attention and is left unfused, unless `listener` is told. Gradients go back through
+    kernels of functions of torch and JAX.
     """
     with COMPILING:
         kernel = _compile(source, example_args, target, options)

@@ -393,6 +393,31 @@ def test_gradients_in_a_cuda_graph():
         assert close(one, other, torch.float32)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.1])
+def test_a_model_in_training(p):
+    """All of it in kernels, forward and backward: projections, norms, residuals, dropouts."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(128, 2, 512, dropout=p, batch_first=True, norm_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).cuda().bfloat16().train()
+    x, given = tensors((2, 256, 128), (2, 256, 128), dtype=torch.bfloat16)
+    kernel = compile(model, (x,), target="nvidia")
+    learned = [*model.parameters()]
+    found = torch.autograd.grad(kernel(x), learned, given)
+    if p:
+        torch.manual_seed(1)
+        first = torch.autograd.grad(kernel(x), learned, given)
+        torch.manual_seed(1)
+        again = torch.autograd.grad(kernel(x), learned, given)
+        assert all(map(torch.equal, first, again)) and not any(map(torch.equal, found, first))
+        return
+    exact = copy.deepcopy(model).double()
+    right = torch.autograd.grad(exact(x.double()), [*exact.parameters()], given.double())
+    eager = torch.autograd.grad(model(x), learned, given)
+    for one, other, theirs in zip(found, right, eager, strict=True):
+        error, allowed = ((other - y.double()).abs().max() for y in (one, theirs))
+        assert error < 2 * allowed + 1e-2 * other.abs().max()
+
+
 def test_a_kernel_of_the_cpu_says_where_its_arguments_are():
     q, k, v = tensors((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64), dtype=torch.float32)
     kernel = compile(causal, (q.cpu(), k.cpu(), v.cpu()))

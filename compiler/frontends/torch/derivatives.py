@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...diagnostics import user_error
 from ..lowering import first_line
+from . import experts
 from .autocast import without_autocast
 from .decompositions import scaled_dot_product_attention
 from .einsums import products
@@ -94,12 +95,18 @@ _WRITTEN: dict[Any, Any] = {
 class KeptWhole(TorchFunctionMode):
     """Within it, ops that autograd would take apart are computed by others that it does not."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = {**_WRITTEN, **experts.products()}
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        written = _WRITTEN.get(function)
-        if written is None:
-            return function(*args, **(kwargs or {}))
-        with self:  # what it calls, too
-            return written(*args, **(kwargs or {}))
+        written = self.written.get(function)
+        if written is not None:
+            with self:  # what it calls, too
+                found = written(*args, **(kwargs or {}))
+            if found is not NotImplemented:
+                return found
+        return function(*args, **(kwargs or {}))
 
 
 class OfProgram(torch.nn.Module):

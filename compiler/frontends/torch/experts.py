@@ -43,10 +43,11 @@ def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> A
     return counts.sum(0).to(x.dtype)
 
 
-def of_libraries() -> dict[Any, Callable]:
-    """Ops that libraries register when they are imported: transformers has one where torch has no kernel of its own."""
+def products() -> dict[Any, Callable]:
+    """Products of groups of rows: torch's, and what libraries register when they are imported: transformers has one
+    where torch has no kernel of its own."""
     packet = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
-    return {} if packet is None else {packet.default: grouped_mm}
+    return {aten._grouped_mm.default: grouped_mm} | ({} if packet is None else {packet.default: grouped_mm})
 
 
-DECOMPOSITIONS: dict[Any, Callable] = {aten._grouped_mm.default: grouped_mm, aten.histc.default: histc}
+DECOMPOSITIONS: dict[Any, Callable] = {aten.histc.default: histc}

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,10 +17,10 @@ import torch
 class Function(torch.nn.Module):
     """A module around a function, with the function's own parameter names."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Any):
         super().__init__()
         if not hasattr(function, "__name__") and not isinstance(function, functools.partial):
-            function = function.__call__  # of an object, which torch does not ask for its code
+            function = function.__call__  # of an object: torch looks for its code
         referred = [*_referred(function)]
         for i, value in enumerate(v for v in referred if isinstance(v, torch.nn.Module)):
             self.add_module(f"module_{i}", value)

@@ -15,6 +15,7 @@ Derivatives have no derivative.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from .derivatives import Carrying, Derivative, is_tensor
 from .kept import DerivativeOfKept, Forward
 from .layouts import inverse, order_of_gradient, permuted
 from .left import why_left
+from .lowering import WAY_OUT
 from .once import once
 from .tracing import TorchKernel, TorchProgram, as_torch, open_dims, trace_open
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     pass
 
 Needed = tuple[int | str, ...]  # arguments by their numbers, parameters by their names
+Dims = list[frozenset[int]]  # of each argument those whose size is any
 Made = TypeVar("Made")
 
 
@@ -110,31 +113,44 @@ class Gradients:
         outputs = enumerate(self.program.returned)
         return [n for n, i in outputs if i not in carrying or kinds[i] != OutputKind.USER_OUTPUT]
 
-    def _kernel_that_keeps(self, example: list[Any], dims: list[frozenset[int]]) -> TorchKernel | None:
-        """The kernel that gives what is kept of rows, too; None if the function is not one attention."""
+    def _kernel_that_keeps(self, example: list[Any], dims: Dims) -> TorchKernel | None:
+        """The kernel that gives what is kept of rows, too; None if the function is not one attention, or that has no
+        kernel."""
         if len(self.program.returned) != 1:
             return None
-        with torch.no_grad(), without_autocast():
-            forward = Forward(self.program.functional, example, any(dims))
-            return self._compiled(trace_open(forward, example, dims)) if forward.is_one else None
+        try:
+            with torch.no_grad(), without_autocast():
+                forward = Forward(self.program.functional, example, any(dims))
+                return self._compiled(trace_open(forward, example, dims)) if forward.is_one else None
+        except DiagnosedError:
+            if any(dims):  # of sizes that are known there may be one
+                raise
+            return None
 
     def _derivative(
-        self, needed: Needed, of: tuple[int, ...], is_kept: bool, example: list[Any], dims: list[frozenset[int]]
+        self, needed: Needed, of: tuple[int, ...], is_kept: bool, example: list[Any], dims: Dims
     ) -> _DerivativeKernel:
         orders = [*map(order_of_gradient, self.program.values(example, needed))]
         outputs = [self.program.returned[n] for n in of]
-        for kind in (DerivativeOfKept, Derivative) if is_kept else (Derivative,):
+
+        def kernel_of(kind: type[Derivative]) -> TorchKernel:
             with torch.no_grad(), without_autocast():
                 module = kind(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
-                others = module.examples()
-                traced = trace_open(module, [*example, *others], [*dims, *map(open_dims, module.given)])
+                traced = trace_open(module, [*example, *module.examples()], [*dims, *map(open_dims, module.given)])
             statistics = dict(enumerate(module.kinds, len(example) + 1))
-            if kind is Derivative or not why_left(traced, statistics):
-                break
-        kernel = self._compiled(traced)
+            if kind is DerivativeOfKept and (left := why_left(traced, statistics)):
+                raise user_error(left)
+            return self._compiled(traced)
+
+        kernel = None
+        if is_kept:
+            with contextlib.suppress(DiagnosedError):
+                kernel = kernel_of(DerivativeOfKept)
+        takes_kept = kernel is not None
+        kernel = kernel or kernel_of(Derivative)
         if kernel.options.listener is None:
             kernel.warn_of_left(stacklevel=2)
-        return _DerivativeKernel(kernel, kind is DerivativeOfKept, [*map(inverse, orders)])
+        return _DerivativeKernel(kernel, takes_kept, [*map(inverse, orders)])
 
     def _compiled(self, program: TorchProgram) -> TorchKernel:
         options = dataclasses.replace(self.kernel.options, donate=())  # it writes to no argument
@@ -159,7 +175,7 @@ class _ForSizes(Generic[Made]):
     """What is made for arguments like those of a call: once for all sizes that the program leaves open, or, where that
     has no lowering, for each shape."""
 
-    def __init__(self, gradients: Gradients, make: Callable[[list[Any], list[frozenset[int]]], Made]):
+    def __init__(self, gradients: Gradients, make: Callable[[list[Any], Dims], Made]):
         self.gradients, self.make = gradients, make
         self.of_any: list[Made] = []
         self.by_shapes: dict[Any, Made] = {}
@@ -236,7 +252,9 @@ def _detached(flat: Sequence[Any]) -> list[Any]:
 
 
 def _no_derivative(name: str, error: DiagnosedError) -> CompileError:
-    first = error.diagnostics[0]
-    way_out = "torch.compile(…, backend='attn_opt') leaves to torch what has no lowering"
+    first, *_ = error.diagnostics
+    notes = [note.message for note in first.notes]
+    if not any(WAY_OUT in text for text in (first.message, *notes)):
+        notes.append(WAY_OUT)
     problem = f"gradients go back through '{name}', whose derivative has no kernel: {first.message}"
-    return CompileError(user_error(problem, *(note.message for note in first.notes), way_out).diagnostics)
+    return CompileError(user_error(problem, *notes).diagnostics)

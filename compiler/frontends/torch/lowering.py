@@ -75,7 +75,7 @@ def lower(program: ExportedProgram) -> Lowered:
     refuse_tangents(program.graph_module.graph, WAY_OUT)
     program = without_flex_attention(program)
     with torch_shapes.views_as_reshapes(program.graph_module), torch_einsums.autocast(program.graph), _decomposing():
-        program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
+        program = program.run_decompositions({**decompositions(), **torch_experts.products()})
     graph = program.graph_module.graph
     torch_complex.split(graph)
     _refuse(graph)

@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from .dropout import dropped, scaled_dot_product_attention, seeded
+from .shapes import let_views_copy
 
 aten = torch.ops.aten
 NUMBERS = -(2**31), 2**31  # of int32
@@ -35,6 +36,7 @@ def with_seeds(program: ExportedProgram) -> tuple[ExportedProgram, int]:
     if not any(map(_is_active, program.graph.nodes)):
         return program, 0
     graph = copy.deepcopy(program.graph)
+    let_views_copy(graph)  # results of attention lie in memory otherwise than torch's own do
     dropouts = [node for node in graph.nodes if _is_active(node)]
     last = graph.find_nodes(op="placeholder")[-1]
     with graph.inserting_after(last):

@@ -286,6 +286,8 @@ class TorchProgram:
 
     def example(self) -> tuple[list[Any], list[frozenset[int]]]:
         """The arguments that the program was traced on, and the dimensions of each whose sizes are any."""
+        if self.program.example_inputs is None:
+            raise user_error("the program has no example inputs, which its derivative is traced with")
         given = torch.utils._pytree.tree_leaves(self.program.example_inputs)
         placeholders = self.program.graph.find_nodes(op="placeholder")
         return given, [open_dims(node.meta.get("val")) for node in placeholders[len(placeholders) - len(given) :]]

@@ -38,6 +38,21 @@ def test_grouped_mm_of_transformers():
     torch.testing.assert_close(kernel(x, matrices, offs), function(x, matrices, offs))
 
 
+@pytest.mark.parametrize("name", ENDS)
+def test_gradients_of_grouped_mm(name):
+    torch.manual_seed(0)
+    x = torch.randn(3 if name == "few rows" else 13, 8).bfloat16().requires_grad_()
+    matrices = torch.randn(4, 8, 8).bfloat16().requires_grad_()
+    offs = torch.tensor(ENDS[name], dtype=torch.int32)
+    kernel = compile(lambda x, m, o: torch._grouped_mm(x, m, offs=o), (x, matrices, offs))
+    with torch.enable_grad():
+        found = torch.autograd.grad(kernel(x, matrices, offs).sin().sum(), (x, matrices))
+        wide = [v.detach().double().requires_grad_() for v in (x, matrices)]
+        right = torch.autograd.grad(by_group(*wide, ENDS[name]).sin().sum(), wide)
+    for one, other in zip(found, right, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=5e-2, atol=5e-2)
+
+
 def test_counts_per_expert():
     chosen = torch.tensor([0.0, 1, 1, 2.5, 4, 5, 5.2, -1, 3])
 
