@@ -25,8 +25,8 @@ KEYS = 1, 0x165667B1, 0xCC9E2D51, 0x1B873593  # b: another one, and what MurmurH
 
 @torch.library.custom_op("attn_opt::is_kept", mutates_args=())
 def is_kept(seed: torch.Tensor, shape: Sequence[int], p: float) -> torch.Tensor:
-    """The mask, in bool, of `shape` […, queries, keys] or of keys alone, as one op, so that graphs stay short. `seed`:
-    two numbers of int32."""
+    """The mask, in bool, of `shape` […, queries, keys], of keys alone, or of one number, as one op, so that graphs stay
+    short. `seed`: two numbers of int32."""
     return written_out(seed, shape, p)
 
 
@@ -37,9 +37,11 @@ def _mask_of_fakes(seed: torch.Tensor, shape: Sequence[int], p: float) -> torch.
 
 def written_out(seed: torch.Tensor, shape: Sequence[int], p: float) -> torch.Tensor:
     """The same in arithmetic on int32."""
+    if len(shape) < 2:
+        return written_out(seed, (1, *shape) if shape else (1, 1), p).reshape(shape)
     *heads, keys = (torch.arange(n, dtype=torch.int32, device=seed.device) for n in shape)
     zero = torch.zeros((), dtype=torch.int32, device=seed.device)
-    queries = (heads.pop() if heads else zero).unsqueeze(-1)
+    queries = heads.pop().unsqueeze(-1)
     head = zero
     for numbers, size in zip(heads, shape, strict=False):
         head = (head * size).unsqueeze(-1) + numbers

@@ -38,8 +38,7 @@ def with_seeds(program: ExportedProgram) -> tuple[ExportedProgram, int]:
     graph = copy.deepcopy(program.graph)
     let_views_copy(graph)  # results of attention lie in memory otherwise than torch's own do
     dropouts = [node for node in graph.nodes if _is_active(node)]
-    last = graph.find_nodes(op="placeholder")[-1]
-    with graph.inserting_after(last):
+    with graph.inserting_before(next(node for node in graph.nodes if node.op != "placeholder")):
         seeds = graph.placeholder(NAME)
     value = dropouts[0].meta["val"]
     example = torch.zeros((len(dropouts), 2), dtype=torch.int32)
@@ -64,11 +63,14 @@ def _taking(program: ExportedProgram, graph: torch.fx.Graph, seeds: torch.Tensor
     signature = program.graph_signature
     spec = InputSpec(InputKind.USER_INPUT, TensorArgument(NAME), None)
     made._graph_signature = dataclasses.replace(signature, input_specs=[*signature.input_specs, spec])
-    args, kwargs = program.example_inputs or ((), {})
-    made._example_inputs = args, {**kwargs, NAME: seeds}
+    if program.example_inputs is not None:
+        args, kwargs = program.example_inputs
+        made._example_inputs = args, {**kwargs, NAME: seeds}
     whole, *parts = program.module_call_graph
-    of_inputs = pytree.tree_structure(made._example_inputs)
-    called = dataclasses.replace(whole.signature, in_spec=of_inputs, inputs=[*whole.signature.inputs, spec.arg])
+    in_spec = whole.signature.in_spec
+    args, kwargs = pytree.tree_unflatten(range(in_spec.num_leaves), in_spec)
+    in_spec = pytree.tree_structure((args, {**kwargs, NAME: seeds}))
+    called = dataclasses.replace(whole.signature, in_spec=in_spec, inputs=[*whole.signature.inputs, spec.arg])
     if getattr(called, "forward_arg_names", None) is not None:  # names of arguments where torch knows them
         called = dataclasses.replace(called, forward_arg_names=[*called.forward_arg_names, NAME])
     made._module_call_graph = [dataclasses.replace(whole, signature=called), *parts]

@@ -116,9 +116,16 @@ def test_each_call_draws():
     assert all(map(torch.equal, found[1], found[2])) and not any(map(torch.equal, found[0], found[1]))
 
 
+def test_one_number():
+    x = torch.ones(())
+    kernel = compile(lambda x: F.dropout(x, 0.5), (x,))
+    assert {kernel(x).item() for _ in range(64)} == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("shape", [(8, 64, 65), (40_000,)])
 @pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
-def test_how_many_are_kept(p):
-    x = torch.ones(8, 64, 65)
+def test_how_many_are_kept(p, shape):
+    x = torch.ones(shape)
     out = compile(lambda x: F.dropout(x, p), (x,))(x)
     assert abs((out == 0).float().mean() - p) < 0.01
     if p < 1:
@@ -156,6 +163,22 @@ def test_programs_and_arrays():
     args = tensors(*SQUARE)
     found = compile(by_hand, args)(*(x.numpy() for x in args))
     assert type(found).__module__ == "numpy" and found.shape == SQUARE[0]
+
+
+def test_a_module_without_arguments():
+    class Alone(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.numbers = torch.nn.Parameter(torch.ones(64))
+
+        def forward(self):
+            return F.dropout(self.numbers, 0.5) * 3
+
+    model = Alone()
+    out = compile(model, ())()
+    out.sum().backward()
+    torch.testing.assert_close(out, model.numbers.grad)
+    assert set(out.tolist()) == {0.0, 6.0}
 
 
 def test_a_wrong_call_counts_no_seeds():
