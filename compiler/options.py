@@ -96,6 +96,10 @@ class Options:
         if self.listener is not None and not callable(self.listener):
             raise user_error(f"listener must be a function of a diagnostic, but is {self.listener!r}")
 
+    def without_donations(self) -> "Options":
+        """The same for a kernel that writes to no argument, as those of derivatives."""
+        return dataclasses.replace(self, donate=())
+
     def donated(self, names: Sequence[str] = (), count: int | None = None) -> tuple[int, ...]:
         """The numbers of the donated arguments, of so many that have these names. A user's error where there is none of
         such a name or number."""

@@ -1,5 +1,6 @@
 """A kernel that is called as the function it was traced from: its argument structure, its array type."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +43,11 @@ def call_error(traced: Any, given: Any, structures: str) -> DiagnosedError:
     return user_error(problem, "call it as it was traced: with example_args in their order, example_kwargs by name")
 
 
+def is_of_numpy(flat: Sequence[Any]) -> bool:
+    """Whether a call's arguments are numpy arrays, and its results are to be."""
+    return bool(flat) and all(isinstance(value, np.ndarray) for value in flat)
+
+
 class TracedKernel(Kernel):
     """See the module."""
 
@@ -64,6 +70,6 @@ class TracedKernel(Kernel):
 
     def returned(self, results: list[np.ndarray], flat: Any) -> Any:
         """What the function returns, from the kernel's results on the arguments `flat`."""
-        if flat and all(isinstance(a, np.ndarray) for a in flat):
+        if is_of_numpy(flat):
             return results[0] if len(results) == 1 else tuple(results)
         return self.program.results(results, flat)

@@ -78,7 +78,7 @@ class DerivativeKernels(_Following):
             return NO_ATTENTION
         arguments = [*example, *derivative.examples()]
         traced = self.traced_as(derivative, arguments, derivative.given)
-        return _kernel(traced, self.forward, dict(enumerate(derivative.kinds, len(example) + 1)))
+        return _kernel(traced, self.forward, derivative.statistics)
 
 
 class KeepingKernels(_Following):

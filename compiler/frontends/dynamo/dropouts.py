@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from ..torch import dropout
+from ..torch.seeds import NUMBERS, by_names
 from .calls import name_of
 from .multihead import in_mode_of
 from .regions import Region
 
-NUMBERS = (-(2**31), 2**31)  # of int32
 DROPOUT = ("input", "p", "training", "inplace")
 ATTENTION = tuple(a.name for a in torch.ops.aten.scaled_dot_product_attention.default._schema.arguments)
 
@@ -26,20 +26,16 @@ def draw_seeds(graph: torch.fx.Graph, region: Region) -> None:
     for node in region.nodes:
         name = name_of(node)
         if name in ("dropout", "dropout_"):
-            given = {"p": 0.5, "training": True, "inplace": name == "dropout_", **_arguments(node, DROPOUT)}
+            given = {"p": 0.5, "training": True, "inplace": name == "dropout_", **by_names(node, DROPOUT)}
             given["training"] = given.pop("train", given["training"])  # as aten has it
             if given.pop("training") and (p := _number(given["p"])):
                 node.target, node.args = dropout.dropout, (given["input"], p, _seed(graph, node), given["inplace"])
                 node.kwargs = {}
         elif name == "scaled_dot_product_attention":
-            given = _arguments(node, ATTENTION)
+            given = by_names(node, ATTENTION)
             if p := _number(given.get("dropout_p", 0.0)):
                 node.target, node.args = dropout.scaled_dot_product_attention, ()
                 node.kwargs = {**given, "dropout_p": p, "seed": _seed(graph, node)}
-
-
-def _arguments(node: torch.fx.Node, names: tuple[str, ...]) -> dict[str, Any]:
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
 def _number(p: Any) -> float:

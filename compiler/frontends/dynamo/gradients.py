@@ -18,6 +18,7 @@ import torch
 
 from ..torch.autocast import autocast, autocasting
 from ..torch.dropout import seeded
+from ..torch.layouts import with_dense_rows
 from ..torch.once import once
 from ..torch.tracing import TorchKernel, as_torch
 from .attention import AttentionCall, AttentionKernels
@@ -145,6 +146,5 @@ class _Attention(torch.autograd.Function):
             return *[None] * 5, *ctx.call.again(inputs, (gradient, *gradients), ctx.casts)
         if gradient is None:
             return *[None] * 5, *[None] * len(inputs)
-        if gradient.stride(-1) != 1:  # as that of a sum, one number for all: kernels read dense rows
-            gradient = gradient.contiguous()
-        return *[None] * 5, *ctx.derivative.gradients(ctx.kernel, inputs, ctx.threads, *kept, gradient)
+        given = with_dense_rows(gradient)
+        return *[None] * 5, *ctx.derivative.gradients(ctx.kernel, inputs, ctx.threads, *kept, given)

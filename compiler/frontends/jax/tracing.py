@@ -247,7 +247,9 @@ class JaxKernel(TracedKernel):
         if key not in self.derivatives:
             source = derivative(self._of_arrays(structure), [program.places.index(i) for i in needed])
             with compile_errors():
-                self.derivatives[key] = self.of_function(source, types, None, self.target, _of_derivative(self.options))
+                self.derivatives[key] = self.of_function(
+                    source, types, None, self.target, self.options.without_donations()
+                )
             if self.options.listener is None:
                 self.derivatives[key].warn_of_left(stacklevel=2)
         return self.derivatives[key](*given)
@@ -279,11 +281,6 @@ class JaxKernel(TracedKernel):
         shapes = [(slot.shape or ())[:-1] if dtype.kind == "c" else slot.shape or () for slot, dtype in types]
         typed = list(map(jax.ShapeDtypeStruct, shapes, program.outputs))
         return typed, lambda results: jax.tree.unflatten(program.out_structure, results)
-
-
-def _of_derivative(options: Options) -> Options:
-    """The options for a kernel's derivative, which writes to no argument."""
-    return dataclasses.replace(options, donate=())
 
 
 def _type(leaf: Any) -> Any:

@@ -169,7 +169,7 @@ class Derivative(OfProgram):
         any_sizes: bool,
         of: Sequence[int] = (0,),
     ):
-        self.needed, self.orders, self.of = needed, orders, of
+        self.needed, self.orders, self.of, self.inputs = needed, orders, of, len(example)
         self.given: list[torch.Tensor] = []
         super().__init__(program, example, any_sizes)
 
@@ -185,6 +185,11 @@ class Derivative(OfProgram):
                 return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
 
         return traced(gradients, [*filter(is_tensor, values), *self.given])
+
+    @property
+    def statistics(self) -> dict[int, str]:
+        """`kinds`, by the numbers of the arguments that they are of."""
+        return dict(enumerate(self.kinds, self.inputs + 1))
 
     def examples(self) -> list[torch.Tensor]:
         """Tensors for what is `given`, of the sizes of the example."""

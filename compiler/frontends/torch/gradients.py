@@ -19,7 +19,7 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.export.graph_signature import OutputKind
@@ -30,14 +30,11 @@ from ...diagnostics import user_error
 from .autocast import without_autocast
 from .derivatives import Carrying, Derivative, is_tensor
 from .kept import DerivativeOfKept, Forward
-from .layouts import inverse, order_of_gradient, permuted
+from .layouts import inverse, order_of_gradient, permuted, with_dense_rows
 from .left import why_left
 from .lowering import WAY_OUT
 from .once import once
-from .tracing import TorchKernel, TorchProgram, as_torch, open_dims, trace_open
-
-if TYPE_CHECKING:
-    pass
+from .tracing import TorchKernel, TorchProgram, open_dims, trace_open
 
 Needed = tuple[int | str, ...]  # arguments by their numbers, parameters by their names
 Dims = list[frozenset[int]]  # of each argument those whose size is any
@@ -64,7 +61,7 @@ class Gradients:
         if needed not in self._without:
             self._without[needed] = self._that_have_none(needed)
         kernel = keeping or self.kernel
-        results = [*map(as_torch, kernel.run(kernel.bind(kernel.program.arguments(flat))))]
+        results = kernel.tensors(flat)
         without = self._without[needed]
         if len(without) == len(self.program.returned):
             return results
@@ -137,8 +134,7 @@ class Gradients:
             with torch.no_grad(), without_autocast():
                 module = kind(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
                 traced = trace_open(module, [*example, *module.examples()], [*dims, *map(open_dims, module.given)])
-            statistics = dict(enumerate(module.kinds, len(example) + 1))
-            if kind is DerivativeOfKept and (left := why_left(traced, statistics)):
+            if kind is DerivativeOfKept and (left := why_left(traced, module.statistics)):
                 raise user_error(left)
             return self._compiled(traced)
 
@@ -153,8 +149,7 @@ class Gradients:
         return _DerivativeKernel(kernel, takes_kept, [*map(inverse, orders)])
 
     def _compiled(self, program: TorchProgram) -> TorchKernel:
-        options = dataclasses.replace(self.kernel.options, donate=())  # it writes to no argument
-        return TorchKernel.of_program(program, self.kernel.target, options)
+        return TorchKernel.of_program(program, self.kernel.target, self.kernel.options.without_donations())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +162,7 @@ class _DerivativeKernel:
     orders: list[list[int]]
 
     def __call__(self, *values: Any) -> list[torch.Tensor]:
-        results = self.kernel.run(self.kernel.bind(self.kernel.program.arguments(values)))
-        return [permuted(as_torch(result), order) for result, order in zip(results, self.orders, strict=True)]
+        return [*map(permuted, self.kernel.tensors(values), self.orders)]
 
 
 class _ForSizes(Generic[Made]):
@@ -232,7 +226,7 @@ class _Results(torch.autograd.Function):
         for i, value in zip(ctx.gradients.places, saved, strict=False):
             flat[i] = value
         kept = saved[len(ctx.gradients.places) :]
-        given = {n: _dense(g) for n, g in enumerate(gradients) if g is not None}
+        given = {n: with_dense_rows(g) for n, g in enumerate(gradients) if g is not None}
         found: dict[int | str, torch.Tensor] = {}
         if given:
             derivative = ctx.gradients.derivative(ctx.needed, tuple(given), ctx.is_kept, flat)
@@ -240,11 +234,6 @@ class _Results(torch.autograd.Function):
             others = kept if derivative.takes_kept else ()
             found = dict(zip(ctx.needed, derivative(*flat, *others, *given.values()), strict=True))
         return *[None] * 6, *map(found.get, ctx.needed)
-
-
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    """That of a sum is one number for all elements; kernels read dense rows."""
-    return gradient.contiguous() if gradient.dim() and gradient.stride(-1) != 1 else gradient
 
 
 def _detached(flat: Sequence[Any]) -> list[Any]:

@@ -22,6 +22,11 @@ def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
     return tensor if list(order) == sorted(order) else tensor.permute(order)
 
 
+def with_dense_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as kernels read it: a gradient of a sum, one number for all, as many."""
+    return tensor.contiguous() if tensor.dim() and tensor.stride(-1) != 1 else tensor
+
+
 def inverse(order: Sequence[int]) -> list[int]:
     return [list(order).index(d) for d in range(len(order))]
 

@@ -164,9 +164,9 @@ def _ops_found_once() -> Iterator[None]:
         utils._materialize_cpp_cia_ops = found
 
 
-def _is_read(constant: torch.Tensor) -> bool:
-    """Whether a constant is more than its number."""
-    return constant.is_complex() or constant.requires_grad  # it is learned
+def _is_no_number(constant: torch.Tensor) -> bool:
+    """Whether a constant of one element is more than that: it may be learned."""
+    return constant.is_complex() or constant.requires_grad
 
 
 def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
@@ -189,7 +189,7 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
         if spec.kind == InputKind.CONSTANT_TENSOR and not node.users:  # it may be what torch made up to trace with
             graph.erase_node(node)
             continue
-        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not _is_read(value):
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not _is_no_number(value):
             with graph.inserting_before(node):
                 scalar = graph.call_function(
                     torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}

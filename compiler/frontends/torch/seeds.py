@@ -8,6 +8,7 @@ that it is of. They are not those that torch would draw: see ``dropout_masks.py`
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -89,7 +90,10 @@ def _given(node: Node) -> dict[str, Any]:
     if node.target not in (*DROPOUTS, ATTENTION):
         return {}
     arguments = node.target._schema.arguments  # type: ignore[union-attr]
-    names = ["input" if argument.name == "self" else argument.name for argument in arguments]
+    return by_names(node, ["input" if argument.name == "self" else argument.name for argument in arguments])
+
+
+def by_names(node: Node, names: Sequence[str]) -> dict[str, Any]:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 

@@ -6,7 +6,7 @@
     out = kernel(q, k, v)                               # torch tensors in and out, without copies
 
 Gradients go back through results (gradients.py). ``torch.compile(model, backend="attn_opt")`` is for models whose other
-ops have no lowering, which it leaves to torch, and for dropout.
+ops have no lowering, which it leaves to torch.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from ...api import Kernel, Options, compile_module
 from ...diagnostics import user_error
 from ...runtime.signature import Slot, is_numpys
 from ...runtime.transformed import is_transformed
-from ...traced_kernel import TracedKernel, call_error
+from ...traced_kernel import TracedKernel, call_error, is_of_numpy
 from ..lowering import first_line
 from .arguments import SIGNLESS, Arguments
 from .autocast import autocast, autocasting
@@ -155,11 +155,20 @@ class TorchKernel(TracedKernel):
         """What gradients go back through; None if they do not."""
         from .gradients import Gradients
 
+        source = None
         if self.options.donate or self.program.writes_to_inputs():
-            message = "gradients are needed, but results of a kernel that writes to its arguments have none"
-            warnings.warn(f"attn_opt: {message}; torch.no_grad() says that none is", stacklevel=5)
-            return None
-        return Gradients(self)
+            source = "a kernel that writes to its arguments"
+        elif self.program.program.example_inputs is None:  # which derivatives are traced with
+            source = "a program without example inputs"
+        if source is None:
+            return Gradients(self)
+        message = f"gradients are needed, but results of {source} have none; torch.no_grad() says that none is"
+        warnings.warn(f"attn_opt: {message}", stacklevel=5)
+        return None
+
+    def tensors(self, values: Sequence[Any]) -> list[torch.Tensor]:
+        """The kernel's own results for such arguments of the program."""
+        return [*map(as_torch, self.run(self.bind(self.program.arguments(values))))]
 
     def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:
         """The results on arrays that `bind` gave; on a GPU `threads` means nothing."""
@@ -238,7 +247,7 @@ class TorchProgram:
         """The seeds of a call's dropouts, where its arguments are."""
         device = next((value.device for value in flat if isinstance(value, torch.Tensor)), "cpu")
         seeds = draw(self.seeds, device)
-        return seeds.numpy() if flat and all(isinstance(value, np.ndarray) for value in flat) else seeds
+        return seeds.numpy() if is_of_numpy(flat) else seeds
 
     def _check_sizes(self, flat: Sequence[Any]) -> None:
         """A user's error for sizes that torch.export would refuse: they are not declared so, or lead elsewhere in the
@@ -265,7 +274,7 @@ class TorchProgram:
     def needing(self, flat: Sequence[Any]) -> tuple[int | str, ...]:
         """What torch's autograd needs gradients of in a call: arguments by their numbers, parameters by their names."""
         needed: list[int | str] = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and v.requires_grad]
-        if self.parameters and not (flat and all(isinstance(value, np.ndarray) for value in flat)):
+        if self.parameters and not is_of_numpy(flat):
             needed += [name for name, value in self.parameters.items() if value.requires_grad]
         # What torch.func differentiates, kernels do not take.
         return tuple(needed) if torch._C._functorch.peek_interpreter_stack() is None else ()
@@ -286,8 +295,6 @@ class TorchProgram:
 
     def example(self) -> tuple[list[Any], list[frozenset[int]]]:
         """The arguments that the program was traced on, and the dimensions of each whose sizes are any."""
-        if self.program.example_inputs is None:
-            raise user_error("the program has no example inputs, which its derivative is traced with")
         given = torch.utils._pytree.tree_leaves(self.program.example_inputs)
         placeholders = self.program.graph.find_nodes(op="placeholder")
         return given, [open_dims(node.meta.get("val")) for node in placeholders[len(placeholders) - len(given) :]]

@@ -413,6 +413,14 @@ def test_kernels_that_write_to_arguments_have_none():
         assert not kernel(*tensors((4, 6)), *needy((6, 3))).requires_grad
 
 
+def test_programs_without_examples_have_none():
+    program = torch.export.export(torch.nn.Linear(4, 4), tensors((2, 4)))
+    program.example_inputs = None
+    kernel = compile(program)
+    with pytest.warns(UserWarning, match="results of a program without example inputs have none"):
+        assert not kernel(*tensors((2, 4))).requires_grad
+
+
 def test_derivatives_without_a_kernel():
     """They are errors where gradients are asked for; calls alone are fine."""
     args = (tensors((3, 4))[0].to(torch.complex64).requires_grad_(),)

@@ -69,23 +69,22 @@ class StageOperands(Pass):
 
 def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
     kind = load.results[0].type
+    reason = "that the copy engine cannot bring"
     for layout in ("shared", "skewed"):
         with ir.InsertionPoint(load), load.location:
             view = load.opview
             staged = LoadOp(view.memory, view.indices, load.attributes["dims"], result=with_layout(kind, layout))
-            is_copied = copy_of(staged.operation, kernel) is not None
-            if is_copied and sum(ring.bytes for ring in rings_of(bulk_copies(kernel) or {})) <= TILE_MEMORY:
+            copies = bulk_copies(kernel)  # with this one
+            if copies is not None and sum(ring.bytes for ring in rings_of(copies)) <= TILE_MEMORY:
                 shifts = [_shifts(staged.operation)] if layout == "skewed" else []
                 converted = ConvertLayoutOp(staged.result, shifts, result=kind)
                 load.results[0].replace_all_uses_with(converted.result)
                 load.erase()
                 return
         staged.operation.erase()
-        if is_copied:
-            remark(load, "a tile that shared memory does not hold is loaded by each thread, element by element")
-            break
-    else:
-        remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
+        if copies is not None:
+            reason = "that shared memory does not hold"
+    remark(load, f"a tile {reason} is loaded by each thread, element by element")
     _hoist(load)
 
 
