@@ -6,10 +6,12 @@ import pytest
 from attn_opt.compiler import pipelines
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects.assembly import parse_module
-from harness import CONTEXT, crossed, run_passes
+from attn_opt.transforms.rewriting import ops_in
+from derivative_graphs import Case
+from harness import CONTEXT, crossed, relative_error, run_passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probability_graphs import Graph
+from probability_graphs import TOLERANCE, Graph
 from warp_roles import run_module
 
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
@@ -205,3 +207,27 @@ def test_warpgroups_look_at_the_keys_of_their_rows_alone(window):
 def test_windows_of_any_size(window, tiles, sizes):
     window = (window[0], window[0] + window[1])
     check(Attention(**SIZES | {"window": window, "queries": sizes[0], "keys": sizes[1]}), tiles)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("masked", "modified"), crossed(["", "causal", "low", "shared"], ["", "capped", "dropped"]))
+@pytest.mark.parametrize("d", [64, 96])
+def test_derivatives(masked, modified, d):
+    """Loops that wait once an iteration for all that it needs (``shared_barriers.py``)."""
+    case = Case({"h": 2, "m": 260, "k": 200, "d": d, "n": d}, "bf16", "torch", masked, modified)
+    text, inputs = case.graph()
+    with CONTEXT, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", CONTEXT)
+        passes = pipelines.nvidia(parts=1, multiprocessors=MULTIPROCESSORS)
+        last = [p.partition("{")[0] for p in passes].index("specialize-warps")
+        run_passes(["raise-attention", "fuse-attention{machine=sm_90a}", *passes[: last + 1]], module)
+        assert barriers_shared(module)
+        found, _ = run_module(module, inputs)
+    for result, wanted in zip(found, case.expected(inputs), strict=True):
+        assert relative_error(result, wanted) < TOLERANCE["bf16"]
+
+
+def barriers_shared(module):
+    """How many buffers of tiles have the barriers of another one, in all kernels."""
+    copies = [op.operands[2] for op in ops_in(module.operation, "tile.copy_bulk")]
+    return len(copies) - len({*copies})

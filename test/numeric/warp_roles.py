@@ -179,11 +179,12 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     def store(op, tile, memory, *indices):
         view = View(op, op.tile.type)
         index, order, valid = place(view, memory.shape, indices)
-        rows, columns = joined_sizes(view, valid)
+        rows, *columns = joined_sizes(view, valid)
         own = slice(running().rows.start, min(running().rows.stop, rows))
         if all(valid) and own.start < own.stop:
             target = np.transpose(memory[index], np.argsort(order))
-            target[np.unravel_index(np.arange(own.start, own.stop), target.shape[:-1])] = tile[own, :columns]
+            counted = target.shape[:-1] if columns else target.shape
+            target[np.unravel_index(np.arange(own.start, own.stop), counted)] = tile[(own, *map(slice, columns))]
 
     def raise_flag(op, bad, flags, number):
         flags[number % flags.size] |= int(bad[running().rows].any())

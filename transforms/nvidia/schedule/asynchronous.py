@@ -5,7 +5,9 @@ from __future__ import annotations
 from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tile import WaitMatmulsOp
-from ...rewriting import defining_op, terminator
+from ...attention import is_matmul
+from ...graph import dependents
+from ...rewriting import defining_op, ops_of, terminator
 
 
 def is_of_wgmma(matmul: ir.Operation) -> bool:
@@ -22,6 +24,13 @@ def has_computed_right(matmul: ir.Operation) -> bool:
 def is_carried(matmul: ir.Operation) -> bool:
     """Whether its result goes to the next iteration, and nowhere else."""
     return [use.owner.operation for use in matmul.results[0].uses] == [terminator(matmul.block)]
+
+
+def beginnings(block: ir.Block) -> list[ir.Operation]:
+    """The matmuls of a block that need no other one."""
+    matmuls = [op for op in ops_of(block) if is_matmul(op)]
+    followers = set[ir.Operation]().union(*(dependents(one) - {one} for one in matmuls))
+    return [one for one in matmuls if one not in followers]
 
 
 def awaited(value: ir.Value, pending: int) -> ir.Value:

@@ -6,12 +6,13 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ....dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp, WaitBarrierOp, layout_of
 from ...attention import is_matmul
-from ...rewriting import ancestors, copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
+from ...graph import dependents
+from ...rewriting import copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
 from ..architecture import ROWS, WARPS
 from ..marks import ASYNC, EACH_THREAD
 from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
-from .rings import Count, Ring, Told
+from .rings import Count, Ring, Told, last_readers
 from .warp_roles import Role
 
 
@@ -51,7 +52,7 @@ class Consumer(Role):
         self.few_registers = few_registers
         self.warpgroups = turns  # that take turns
         self.long_turns = long_turns
-        self.releases: dict[ir.Operation | ir.Block, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
+        self.releases: dict[ir.Operation | ir.Block, list[tuple[Ring, ir.Value, list[ir.Value]]]] = {}
         self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
         self.turns: list[ir.Operation] = []  # the first and the last op of a turn
 
@@ -59,18 +60,27 @@ class Consumer(Role):
         return values
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
+        if ring.leader is None:
+            WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
         self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
         self.uses[op.results[0]] = (ring, use)
-        places, needed = self._release(op)
-        for place in places:
-            self.releases.setdefault(place, []).append((ring, use, needed))
+        if ring.leader is None:
+            for place, needed in self._releases(op, ring):
+                self.releases.setdefault(place, []).append((ring, use, needed))
+
+    def _releases(self, load: ir.Operation, ring: Ring) -> list[tuple[ir.Operation | ir.Block, list[ir.Value]]]:
+        """Where a load's stage is free, once some values are there, and those of the rings that follow this one."""
+        if ring.followers:
+            loads = [other for one in ring.followers for other in one.loads if other.block == load.block]
+            return [_last_of([load, *loads])]
+        places, needed = self._release(load)
+        return [(place, [] if needed is None else [needed]) for place in places]
 
     def _release(self, load: ir.Operation) -> tuple[list[ir.Operation | ir.Block], ir.Value | None]:
         """Where a load's stage is free, once a value is there, if that is not None. What goes to registers is there
         before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread has
         few, what they have gone into, by the end of the iteration."""
-        places = _last_readers(load, load.block)
+        places = last_readers(load, load.block)
         reader = places[0]
         if isinstance(reader, ir.Block) or reader.name != "tile.convert_layout":
             return places, None
@@ -112,7 +122,7 @@ class Consumer(Role):
         _, block = make_for([build.index(0), tiles, build.index(1)])
         rings = self._used(own.branch)
         with ir.InsertionPoint(block):
-            for ring in rings:
+            for ring in (ring for ring in rings if self.rings[ring].leader is None):
                 use = arith.addi(self.counts[ring].made(), block.arguments[0])
                 WaitBarrierOp(self.rings[ring].reading.ready, use, build.i64_attribute(0))
                 self._free(self.rings[ring], use)
@@ -122,10 +132,7 @@ class Consumer(Role):
             self.counts[ring] = Count(further[self.counts[ring].value], self.counts[ring].more)
 
     def before_body(self, ops: list[ir.Operation]) -> None:
-        matmuls = [o for o in ops if ASYNC in o.attributes]
-        waits = [o for o in ops if o.name == "tile.wait_matmuls" and o.opview.pending.value == 1]
-        ends = waits if self.long_turns else matmuls[1:]
-        self.turns = [matmuls[0], ends[0]] if len(matmuls) > 1 and ends and self.warpgroups else []
+        self.turns = turn(ops, self.long_turns) if self.warpgroups else []
 
     def plain(self, op: ir.Operation) -> None:
         if self.turns and op == self.turns[0]:
@@ -134,8 +141,9 @@ class Consumer(Role):
             # The tile is there, or the matmul had not begun; but no instruction moves across a wait, such as what is
             # computed meanwhile and used after it.
             matmul = defining_op(op.operands[0])
-            ring, use = self.uses[matmul.operands[1]]
-            WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
+            if _computes_between(matmul, op):
+                ring, use = self.uses[matmul.operands[1]]
+                WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
         copy = copy_op(op, self.values)
         if op.name == "scf.if" and self.own_rows is not None:
             self._mask_own(op, copy)
@@ -152,8 +160,8 @@ class Consumer(Role):
 
     def behind(self, place: ir.Operation | ir.Block) -> None:
         for ring, use, needed in self.releases.pop(place, []):
-            if needed is not None:
-                SettleOp(self.values[needed])
+            for value in needed:
+                SettleOp(self.values[value])
             self._free(ring, use)
 
     @staticmethod
@@ -161,6 +169,34 @@ class Consumer(Role):
         arrival = ArriveOp(ring.reading.free, use)
         if ring.is_skewed:
             arrival.operation.attributes[EACH_THREAD] = ir.UnitAttr.get()
+
+
+def turn(ops: list[ir.Operation], is_long: bool) -> list[ir.Operation]:
+    """The first and the last op of a turn, of the ops of a loop, in which a warpgroup begins its matmuls; none where
+    there are no two, or the second one waits for the first."""
+    begun = [o for o in ops if ASYNC in o.attributes]
+    waits = [o for o in ops if o.name == "tile.wait_matmuls"]
+    if len(begun) < 2 or any(ops.index(wait) < ops.index(begun[1]) for wait in waits):
+        return []
+    last = next((wait for wait in waits if wait.opview.pending.value == 1), None) if is_long else begun[1]
+    return [begun[0], last] if last is not None else []
+
+
+def _computes_between(first: ir.Operation, last: ir.Operation) -> bool:
+    """Whether numbers are computed between two ops, the first of which may stand in another block."""
+    ops = ops_of(last.block)
+    between = ops[ops.index(first) if first in ops else 0 : ops.index(last)]
+    return any(op.name in ("linalg.generic", "scf.if") and not is_matmul(op) for op in between)
+
+
+def _last_of(loads: list[ir.Operation]) -> tuple[ir.Operation, list[ir.Value]]:
+    """The last op of a block that reads one of these loads' tiles; and what must be in registers then, which a matmul
+    that was waited for does not need."""
+    readers = [reader for load in loads for reader in last_readers(load, load.block)]
+    last = max(readers, key=ops_of(loads[0].block).index)
+    done = defining_op(last.operands[0]) if last.name == "tile.wait_matmuls" else None
+    copied = [reader for reader in readers if reader.name == "tile.convert_layout"]
+    return last, [one.results[0] for one in copied if done is None or done not in dependents(one)]
 
 
 def _row_of(tile: ir.Value) -> ir.Value | None:
@@ -177,18 +213,3 @@ def _row_of(tile: ir.Value) -> ir.Value | None:
                 return rows[0]
             reached.update(op.results)
     return None
-
-
-def _last_readers(load: ir.Operation, block: ir.Block) -> list[ir.Operation | ir.Block]:
-    """The op of a block after which a load's tile is read no more; of a branch, that of either way, or the way's block
-    where none reads it."""
-    users = [use.owner.operation for use in load.results[0].uses]
-    users += [use.owner.operation for user in users if user.name == "tile.scale" for use in user.results[0].uses]
-    ends = [next(iter(u.results[0].uses)).owner.operation if ASYNC in u.attributes else u for u in users]
-    around = {op for end in ends for op in (end, *ancestors(end))}
-    last = next((op for op in reversed(ops_of(block)) if op in around), None)
-    if last is None:
-        return [block]
-    if last.name != "scf.if" or not all(len(region.blocks) for region in last.regions):
-        return [last]
-    return [place for region in last.regions for place in _last_readers(load, region.blocks[0])]

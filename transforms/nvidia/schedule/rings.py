@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ....dialects import build
@@ -11,7 +11,10 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import ArriveOp, InitBarriersOp, TellOp, ToldOp, WaitBarrierOp, layout_of, shared_buffer
 from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
+from ...rewriting import ancestors, ops_of
+from ..architecture import ARRANGERS, WARPS
 from ..elements import byte_width
+from ..marks import ASYNC
 from ..shared_layouts import shared_bytes, skewed_bytes
 from .bulk_copies import BulkCopy, Copy
 
@@ -72,6 +75,8 @@ class Ring:
     map: ir.Value | None  # of what the engine copies
     loads: list[ir.Operation] = field(default_factory=list)
     stages: int = 1
+    followers: list[Ring] = field(default_factory=list)  # which share this one's barriers (shared_barriers.py)
+    leader: Ring | None = None
     landing: Stages | None = None
     reading: Stages | None = None
 
@@ -100,6 +105,22 @@ class Ring:
         found = summed_dim(self.loads[0])
         assert found is not None, "what is arranged is a right operand"
         return found
+
+    def allocate(self, warpgroups: int) -> None:
+        """Makes its buffer and barriers, for so many warpgroups that read; those of a ring that follows another one
+        after that one's."""
+        kind, readers = self.copy.kind, WARPS * warpgroups
+        if self.leader is not None:
+            assert self.leader.landing is not None, "which comes first"
+            buffer = shared_buffer([self.stages, *kind.shape], kind.element_type)
+            self.landing = self.reading = replace(self.leader.landing, buffer=buffer)
+        elif self.is_skewed:  # each thread for itself
+            self.landing = self.reading = Stages.make(self.stages, kind, 32 * ARRANGERS, 32 * readers)
+        elif self.is_paired:
+            self.landing = Stages.make(self.stages, kind, 1, ARRANGERS)
+            self.reading = Stages.make(self.stages, kind, ARRANGERS, readers)
+        else:
+            self.landing = self.reading = Stages.make(self.stages, kind, 1 + len(self.followers), readers)
 
     def stage(self, use: ir.Value) -> ir.Value:
         return arith.remui(use, build.index(self.stages))
@@ -141,3 +162,18 @@ def summed_dim(load: ir.Operation) -> int | None:
             assert loops is not None, "a matmul is a contraction"
             return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
     return None
+
+
+def last_readers(load: ir.Operation, block: ir.Block) -> list[ir.Operation | ir.Block]:
+    """The op of a block after which a load's tile is read no more; of a branch, that of either way, or the way's block
+    where none reads it."""
+    users = [use.owner.operation for use in load.results[0].uses]
+    users += [use.owner.operation for user in users if user.name == "tile.scale" for use in user.results[0].uses]
+    ends = [next(iter(u.results[0].uses)).owner.operation if ASYNC in u.attributes else u for u in users]
+    around = {op for end in ends for op in (end, *ancestors(end))}
+    last = next((op for op in reversed(ops_of(block)) if op in around), None)
+    if last is None:
+        return [block]
+    if last.name != "scf.if" or not all(len(region.blocks) for region in last.regions):
+        return [last]
+    return [place for region in last.regions for place in last_readers(load, region.blocks[0])]

@@ -8,16 +8,17 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ....dialects.tile import EXP2_WORDS, ONE_COLUMNS, ONE_ROWS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
 from ...passes import Pass, option, remark
-from ...rewriting import ops_in, ops_of
+from ...rewriting import for_body, ops_in, ops_of
 from ..architecture import ARRANGERS, TILE_MEMORY
 from ..launched_memory import given_before
 from ..launching import control
 from ..marks import ALL_WARPS, ASYNC, PRODUCERS
 from ..registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
-from .consumer_role import Consumer
+from .consumer_role import Consumer, turn
 from .own_keys import OwnKeys
-from .rings import Ring, Stages, Told, is_right_operand, rings_of
+from .rings import Ring, Told, is_right_operand, rings_of
+from .shared_barriers import share_barriers
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer, Taker
 
@@ -59,11 +60,12 @@ class SpecializeWarps(Pass):
               …
 
     (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
-    number the uses of each buffer, with one count for all that are used equally often. In loops whose matmuls overlap,
-    warpgroups take turns: a turn is over when both matmuls are under way. Where they are small, and biases or masks
-    come from shared memory meanwhile, one of two warpgroups keeps it until the first one is done: in step, both would
-    read at once, and then wait for scores. Where the rows of a warpgroup have fewer tiles of keys than those of the
-    block, it computes with these alone (consumer_role.py).
+    number the uses of each buffer, with one count for all that are used equally often. Several of them may have the
+    same barriers (shared_barriers.py). In loops whose matmuls overlap, warpgroups take turns: a turn is over when both
+    matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, one of two
+    warpgroups keeps it until the first one is done: in step, both would read at once, and then wait for scores. Where
+    the rows of a warpgroup have fewer tiles of keys than those of the block, it computes with these alone
+    (consumer_role.py).
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
     one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, of
     8 bits, or copied by threads; four of both operands of a matmul that stands alone, which nothing else takes time
@@ -128,7 +130,7 @@ class _Specializer:
             meeting.attributes[ALL_WARPS] = ir.UnitAttr.get()
         with ir.InsertionPoint(ops_of(self.block)[-1]):
             for ring in rings:
-                self._allocate(ring, warpgroups)
+                ring.allocate(warpgroups)
             readers = 4 * warpgroups + (ARRANGERS if arranges else 1)
             told = Told.make(readers) if ops_in(self.kernel, "tile.share") else None
             ir.Operation.create("gpu.barrier")
@@ -139,10 +141,10 @@ class _Specializer:
                 SetRegistersOp(build.i64_attribute(consumer_registers(warpgroups, kept)))
                 if ahead:
                     control("wait")
-                taking_turns = warpgroups if self._take_turns(warpgroups) else 0
+                long = warpgroups == 2 and self._has_long_turns(rings)
+                taking_turns = warpgroups if self._take_turns(warpgroups, long) else 0
                 if taking_turns:
                     StartTurnsOp(build.i64_attribute(warpgroups))
-                long = warpgroups == 2 and self._has_long_turns(rings)
                 Consumer(rings, told, warp, self.own_keys, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
@@ -189,6 +191,7 @@ class _Specializer:
             first = [r for r in deep if not any(map(is_right_operand, r.loads))] or deep
             max(first, key=lambda r: r.bytes).stages -= 1
             deep = [r for r in deep if r.stages > 1]
+        share_barriers(rings)
         return rings
 
     def _stream(self, rings: list[Ring], room: int) -> None:
@@ -211,10 +214,11 @@ class _Specializer:
             return []
         return [ring for ring in rings if ring.copy.memory in given]
 
-    def _take_turns(self, warpgroups: int) -> bool:
+    def _take_turns(self, warpgroups: int, long: bool) -> bool:
         """Not where warpgroups begin or end at other tiles of keys than others: they would wait (measured on an H200:
         up to 5% slower)."""
-        return self.options.turns and warpgroups > 1 and not self.own_keys
+        loops = ops_in(self.kernel, "scf.for") if self.options.turns and warpgroups > 1 and not self.own_keys else []
+        return any(turn(ops_of(for_body(loop)), long) for loop in loops)
 
     def _has_long_turns(self, rings: list[Ring]) -> bool:
         """Measured on an H200 with biases and masks: +3 to +15% at head dimension 64, −9 to −13% at 128; where four
@@ -222,14 +226,6 @@ class _Specializer:
         second = [o for o in ops_in(self.kernel) if ASYNC in o.attributes][1:2]
         small = all(o.results[0].type.shape[1] <= SMALL_COLUMNS for o in second)
         return small and any(is_read_by_threads(load) for ring in rings for load in ring.loads)
-
-    def _allocate(self, ring: Ring, warpgroups: int) -> None:
-        kind, warps = ring.copy.kind, 4 * warpgroups
-        if ring.is_skewed:  # each thread for itself
-            ring.landing = ring.reading = Stages.make(ring.stages, kind, 32 * ARRANGERS, 32 * warps)
-            return
-        ring.landing = Stages.make(ring.stages, kind, 1, ARRANGERS if ring.is_paired else warps)
-        ring.reading = Stages.make(ring.stages, kind, ARRANGERS, warps) if ring.is_paired else ring.landing
 
 
 def _is_warp(warp: ir.Value, number: int) -> ir.Operation:

@@ -189,6 +189,7 @@ class Producer(Role):
         super().__init__(rings, told)
         self.takes = takes
         self.own = rings if own is None else own
+        self.firsts = {ring.leader or ring: ring for ring in reversed(self.own)}  # of those that share barriers
         self.left_out: set[ir.Value] = set()
 
     def ops(self, ops: list[ir.Operation]) -> None:
@@ -214,7 +215,8 @@ class Producer(Role):
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
         if ring.is_skewed or ring not in self.own:
             return
-        WaitBarrierOp(ring.landing.free, use, build.i64_attribute(1))
+        if self.firsts[ring.leader or ring] is ring:
+            WaitBarrierOp(ring.landing.free, use, build.i64_attribute(1))
         offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
         CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
 
