@@ -240,6 +240,12 @@ class _Known:
             self._copy, self._stages = self.module.clone().operation, []
         self._stages.append(stage)
 
+    @property
+    def passes(self) -> str:
+        """Those that may have made what the module is now."""
+        first, last = self._stages[0].name, self._stages[-1].name
+        return f"pass '{last}'" if len(self._stages) == 1 else f"a pass from '{first}' to '{last}'"
+
     def bug(self, what: str) -> Bug:
         """That the last stage failed: with the IR that was copied, and what to run on it."""
         text = _text(self._copy) if self._copy is not None else ""
@@ -282,7 +288,7 @@ def _run_ours(
             valid = False
         if not valid:
             told = "; ".join(str(one) for one in errors[before_check:])
-            raise known.bug(f"pass '{stage.name}' made invalid IR: {told}")
+            raise known.bug(f"{known.passes} made invalid IR: {told}")
 
 
 def _anchored(module: ir.Operation, anchors: tuple[str, ...]) -> Iterator[ir.Operation]:

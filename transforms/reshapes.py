@@ -137,4 +137,7 @@ def with_units(value: ir.Value, sizes: Sequence[Size], units: Sequence[bool]) ->
         else:
             groups.append([*pending, next(left)])
             pending = []
+    if not groups:  # a single element
+        result = ir.RankedTensorType.get(pending, value.type.element_type, value.type.encoding)
+        return tensor.ExpandShapeOp(result, value, [], [], pending).result
     return reshape(value, groups, expand=True)

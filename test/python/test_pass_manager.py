@@ -29,6 +29,14 @@ func.func @g(%x: tensor<3xf32>, %o: tensor<3x3xf32>) -> tensor<3x3xf32> {
 
 
 @dataclasses.dataclass(frozen=True)
+class LeaveOps(Pass):
+    """Does nothing."""
+
+    def run(self, op: ir.Operation) -> None:
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
 class TagOps(Pass):
     """Tags ops."""
 
@@ -154,6 +162,14 @@ def test_invalid_ir_is_a_bug_unless_unverified(module):
         run([TagOps(name="invalid")], module)
     run([TagOps(name="fine")], module, verify=False)
     run([TagOps(name="fine")], module, verify={"canonicalize"})
+
+
+def test_invalid_ir_is_of_a_pass_since_it_was_verified(module, monkeypatch):
+    names = {TagOps: "tag-ops", LeaveOps: "leave-ops"}
+    monkeypatch.setattr(pass_manager, "_name_of", lambda pass_: names[type(pass_)])
+    with pytest.raises(Bug, match=r"a pass from 'tag-ops' to 'leave-ops' made invalid IR") as caught:
+        run([TagOps(name="invalid"), LeaveOps()], module, verify={"leave-ops"})
+    assert caught.value.step == "builtin.module(tag-ops{name=invalid},leave-ops)"
 
 
 def test_stage_text_runs_the_stage_alone(module):

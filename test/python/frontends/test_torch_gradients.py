@@ -46,6 +46,10 @@ def masked(q, k, v, mask):
     return torch.softmax((q @ k.mT).masked_fill(~mask, -torch.inf), -1) @ v
 
 
+def padded(q, k, v):
+    return torch.softmax((q @ k.mT).masked_fill(torch.arange(k.shape[-2]) > 4, -torch.inf), -1) @ v
+
+
 def two_attentions(q, k, v):
     return by_hand(by_hand(q, k, v), k, v) + q
 
@@ -62,6 +66,7 @@ CASES = {
     "sdpa, grouped": (sdpa(enable_gqa=True), GROUPS),
     "learned bias and temperature": (learned, [*PLAIN, (4, 5, 7), ()]),
     "softcap": (capped, PLAIN),
+    "one query": (lambda q, k, v: padded(q, k, v).square(), [(1, 1, 1, 8), *[(1, 1, 7, 8)] * 2]),
     "gate": (gated, [*[(1, 1, 7, 8)] * 3, (1, 1, 1, 1)]),
     "merged heads": (merged_heads, [(2, 9, 48)]),
     "more than one attention": (two_attentions, SQUARE),
