@@ -256,9 +256,9 @@ def differentiating() -> Iterator[None]:
         yield
 
 
-def traced(function: Callable, tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
-    """What the function computes of fake tensors, as a graph."""
-    graph = make_fx(function, WRITTEN_OUT)(*tensors)
+def traced(function: Callable, tensors: Sequence[torch.Tensor], *written_out: Any) -> torch.fx.GraphModule:
+    """What the function computes of fake tensors, as a graph, with these ops written out."""
+    graph = make_fx(function, WRITTEN_OUT | get_decompositions(written_out))(*tensors)
     for node in graph.graph.nodes:
         if node.target is PRODUCT:
             node.target = aten.matmul.default

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -29,9 +30,9 @@ from ...api import CompileError
 from ...diagnostics import user_error
 from .autocast import without_autocast
 from .derivatives import Carrying, Derivative, is_tensor
-from .kept import DerivativeOfKept, Forward
+from .joint import Joint
 from .layouts import inverse, order_of_gradient, permuted, with_dense_rows
-from .left import why_left
+from .left import attentions, why_left
 from .lowering import WAY_OUT
 from .once import once
 from .tracing import TorchKernel, TorchProgram, open_dims, trace_open
@@ -51,27 +52,27 @@ class Gradients:
         self.places = [i for i, value in enumerate(self.example) if is_tensor(value)]  # others are constants
         held = {**self.program.program.state_dict, **self.program.program.constants}.values()
         self.held = [value for value in held if is_tensor(value)]  # parameters, buffers, constants
-        self.derivatives: dict[tuple[Needed, tuple[int, ...], bool], _ForSizes[_DerivativeKernel]] = {}
-        self._keeping = _ForSizes(self, self._kernel_that_keeps)
+        self.derivatives: dict[tuple[Needed, tuple[int, ...]], _ForSizes[_DerivativeKernel]] = {}
+        self._halves: dict[Needed, _ForSizes[_Halves | None]] = {}
         self._without: dict[Needed, list[int]] = {}  # results that have no gradients by these
 
     def results(self, flat: Sequence[Any], needed: Needed) -> list[torch.Tensor]:
         """The kernel's results for the arguments `flat`, which gradients go back through to what is `needed`."""
-        keeping = self._keeping.of(flat)
         if needed not in self._without:
             self._without[needed] = self._that_have_none(needed)
-        kernel = keeping or self.kernel
-        results = kernel.tensors(flat)
+            self._halves[needed] = _ForSizes(self, lambda *given: self._cut(needed, *given))
         without = self._without[needed]
         if len(without) == len(self.program.returned):
-            return results
+            return self.kernel.tensors(flat)
+        halves = self._halves[needed].of(flat)
+        results = (halves.forward if halves else self.kernel).tensors(flat)
         values = self.program.values(flat, needed)
-        return [*_Results.apply(results, self, flat, needed, without, keeping is not None, *values)]
+        return [*_Results.apply(results, self, flat, needed, without, halves, *values)]
 
-    def derivative(self, needed: Needed, of: tuple[int, ...], is_kept: bool, flat: Sequence[Any]) -> _DerivativeKernel:
-        """The kernel of the gradients of what is `needed`, from those of the results `of`, for such arguments. It may
-        take what `is_kept` of rows."""
-        key = needed, of, is_kept
+    def derivative(self, needed: Needed, of: tuple[int, ...], flat: Sequence[Any]) -> _DerivativeKernel:
+        """The kernel of the gradients of what is `needed`, from those of the results `of`, for such arguments, which
+        computes anew what else it needs."""
+        key = needed, of
         if key not in self.derivatives:
             self.derivatives[key] = _ForSizes(self, lambda *given: self._derivative(*key, *given))
         try:
@@ -110,43 +111,36 @@ class Gradients:
         outputs = enumerate(self.program.returned)
         return [n for n, i in outputs if i not in carrying or kinds[i] != OutputKind.USER_OUTPUT]
 
-    def _kernel_that_keeps(self, example: list[Any], dims: Dims) -> TorchKernel | None:
-        """The kernel that gives what is kept of rows, too; None if the function is not one attention, or that has no
-        kernel."""
-        if len(self.program.returned) != 1:
-            return None
+    def _cut(self, needed: Needed, example: list[Any], dims: Dims) -> _Halves | None:
+        """The kernel that gives what is kept, too, and what its derivative is; None if there is no such kernel."""
+        returned = self.program.returned
+        of = [n for n in range(len(returned)) if n not in self._without[needed]]
+        orders = [*map(order_of_gradient, self.program.values(example, needed))]
+        outputs = [returned[n] for n in of]
         try:
             with torch.no_grad(), without_autocast():
-                forward = Forward(self.program.functional, example, any(dims))
-                return self._compiled(trace_open(forward, example, dims)) if forward.is_one else None
+                joint = Joint(self.program.functional, example, self._own(needed), orders, any(dims), outputs, returned)
+                forward = trace_open(joint.forward_half, example, dims)
+                if forward.returned != [*range(len({*range(len(returned)), *joint.kept}))]:
+                    return None
+                if attentions(forward) > joint.attentions:
+                    return None  # some keep all of their scores
+                return _Halves(self, joint, self._compiled(forward), tuple(of), orders, example, dims)
         except DiagnosedError:
             if any(dims):  # of sizes that are known there may be one
                 raise
             return None
 
-    def _derivative(
-        self, needed: Needed, of: tuple[int, ...], is_kept: bool, example: list[Any], dims: Dims
-    ) -> _DerivativeKernel:
+    def _derivative(self, needed: Needed, of: tuple[int, ...], example: list[Any], dims: Dims) -> _DerivativeKernel:
         orders = [*map(order_of_gradient, self.program.values(example, needed))]
         outputs = [self.program.returned[n] for n in of]
-
-        def kernel_of(kind: type[Derivative]) -> TorchKernel:
-            with torch.no_grad(), without_autocast():
-                module = kind(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
-                traced = trace_open(module, [*example, *module.examples()], [*dims, *map(open_dims, module.given)])
-            if kind is DerivativeOfKept and (left := why_left(traced, module.statistics)):
-                raise user_error(left)
-            return self._compiled(traced)
-
-        kernel = None
-        if is_kept:
-            with contextlib.suppress(DiagnosedError):
-                kernel = kernel_of(DerivativeOfKept)
-        takes_kept = kernel is not None
-        kernel = kernel or kernel_of(Derivative)
+        with torch.no_grad(), without_autocast():
+            module = Derivative(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
+            traced = trace_open(module, [*example, *module.examples()], [*dims, *map(open_dims, module.given)])
+        kernel = self._compiled(traced)
         if kernel.options.listener is None:
             kernel.warn_of_left(stacklevel=2)
-        return _DerivativeKernel(kernel, takes_kept, [*map(inverse, orders)])
+        return _DerivativeKernel(kernel, [*map(inverse, orders)])
 
     def _compiled(self, program: TorchProgram) -> TorchKernel:
         return TorchKernel.of_program(program, self.kernel.target, self.kernel.options.without_donations())
@@ -154,15 +148,38 @@ class Gradients:
 
 @dataclasses.dataclass(frozen=True)
 class _DerivativeKernel:
-    """`takes_kept`: it takes the results of the forward besides; `orders`: of the dimensions of the gradients in what
-    it gives."""
+    """`orders`: of the dimensions of the gradients in what it gives."""
 
     kernel: TorchKernel
-    takes_kept: bool
     orders: list[list[int]]
 
     def __call__(self, *values: Any) -> list[torch.Tensor]:
         return [*map(permuted, self.kernel.tensors(values), self.orders)]
+
+
+@dataclasses.dataclass
+class _Halves:
+    """The kernel `forward`, which gives what is kept besides the results, and the derivative of the results `of`, which
+    takes it; it is compiled where gradients are first asked for."""
+
+    gradients: Gradients
+    joint: Joint
+    forward: TorchKernel
+    of: tuple[int, ...]
+    orders: list[tuple[int, ...]]
+    example: list[Any]
+    dims: Dims
+
+    @functools.cached_property
+    def derivative(self) -> _DerivativeKernel | None:
+        """None if it has no kernel."""
+        with contextlib.suppress(DiagnosedError), torch.no_grad(), without_autocast():
+            joint = self.joint
+            example, dims = [*self.example, *joint.examples()], [*self.dims, *map(open_dims, joint.given)]
+            traced = trace_open(joint, example, dims)
+            if not joint.statistics or not why_left(traced, joint.statistics):
+                return _DerivativeKernel(self.gradients._compiled(traced), [*map(inverse, self.orders)])
+        return None
 
 
 class _ForSizes(Generic[Made]):
@@ -205,19 +222,21 @@ class _Results(torch.autograd.Function):
         flat: Sequence[Any],
         needed: Needed,
         without: Sequence[int],
-        is_kept: bool,
+        halves: _Halves | None,
         *values: torch.Tensor,
     ) -> Any:
         """The kernel's own results, of which some are `without` gradients. All are in a list so that torch does not
-        take them for inputs; what is kept of rows comes behind. `values` are what is `needed`, which torch looks for
+        take them for inputs; what is kept comes behind. `values` are what is `needed`, which torch looks for
         among the inputs."""
-        ctx.gradients, ctx.needed, ctx.is_kept = gradients, needed, is_kept
-        ctx.save_for_backward(*(flat[i] for i in gradients.places), *(results if is_kept else ()))
+        ctx.gradients, ctx.needed, ctx.halves = gradients, needed, halves
+        count = len(gradients.program.returned)
+        kept = () if halves is None else (results[n] for n in halves.joint.kept)
+        ctx.save_for_backward(*(flat[i] for i in gradients.places), *kept)
         ctx.versions = [value._version for value in gradients.held]
         ctx.set_materialize_grads(False)
         if without:
             ctx.mark_non_differentiable(*(results[n] for n in without))
-        return tuple(results[: len(gradients.program.returned)])
+        return tuple(results[:count])
 
     @staticmethod
     @once
@@ -229,9 +248,12 @@ class _Results(torch.autograd.Function):
         given = {n: with_dense_rows(g) for n, g in enumerate(gradients) if g is not None}
         found: dict[int | str, torch.Tensor] = {}
         if given:
-            derivative = ctx.gradients.derivative(ctx.needed, tuple(given), ctx.is_kept, flat)
+            halves, derivative = ctx.halves, None
+            if halves is not None and halves.of == tuple(given):
+                derivative = halves.derivative
+            others = () if derivative is None else kept
+            derivative = derivative or ctx.gradients.derivative(ctx.needed, tuple(given), flat)
             ctx.gradients.check_unchanged(derivative, ctx.versions)
-            others = kept if derivative.takes_kept else ()
             found = dict(zip(ctx.needed, derivative(*flat, *others, *given.values()), strict=True))
         return *[None] * 6, *map(found.get, ctx.needed)
 

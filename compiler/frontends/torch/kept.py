@@ -94,7 +94,7 @@ class DerivativeOfKept(Derivative):
 
 
 @dataclass(frozen=True)
-class _Attention:
+class Attention:
     """What `module` computes of tensors: a softmax of `scores`, and of `sinks` beside them, its probabilities, seen
     through views, casts and products with factors, times `values`, and the product seen `through` views and casts."""
 
@@ -109,6 +109,12 @@ class _Attention:
     @property
     def values(self) -> Node:
         return self.product.args[1]  # type: ignore[return-value]
+
+    @property
+    def ends(self) -> list[Node]:
+        """What `gradients` are of: the scores, the values, factors and sinks."""
+        factors = [node.args[1] for node in reversed(self.weights) if node.target is FACTOR]
+        return [self.scores, self.values, *factors, *self.sinks]  # type: ignore[list-item]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[dict[Node, Any], tuple[torch.Tensor, ...]]:
         """What its nodes are on these tensors, and the result."""
@@ -177,8 +183,8 @@ class _Attention:
         """Those of the scores, of the values and of the factors, from what was kept and the gradient of the result."""
         *rows, gradient = rows_and_gradient
         scores, values = env[self.scores], env[self.values]
-        output = _before(self.through, env, result)
-        gradient = _before(self.through, env, gradient).to(env[self.product].dtype)
+        output = before(self.through, env, result)
+        gradient = before(self.through, env, gradient).to(env[self.product].dtype)
         p = self.probabilities(scores, rows)
         weights = [p.to(env[self.softmax].dtype)]
         for node in self.weights:
@@ -188,7 +194,7 @@ class _Attention:
         row_sums = (_wide(gradient) * _wide(output)).sum(-1).unsqueeze(-1)  # Σ_k p·ds/dp, whatever the factors are
         moved = [node for node in self.weights if node.target not in (*CASTS, FACTOR)]
         if moved:
-            row_sums = _before(moved, env, row_sums.expand_as(of_weights))
+            row_sums = before(moved, env, row_sums.expand_as(of_weights))
         found = [(self.values, of_values)]
         for node, weight in zip(reversed(self.weights), reversed(weights[:-1]), strict=True):
             if node.target is FACTOR:
@@ -196,15 +202,15 @@ class _Attention:
                 found.append((factor, (of_weights * weight).sum_to_size(env[factor].shape)))
                 of_weights = of_weights * env[factor]
             else:
-                of_weights = _before([node], env, of_weights)
+                of_weights = before([node], env, of_weights)
         for node in self.sinks:
             of_sink = -self.probabilities(env[node], rows) * row_sums[..., :1]
             found.append((node, of_sink.to(env[node].dtype)))
         return [(self.scores, (p * (of_weights - row_sums)).to(scores.dtype)), *found]
 
 
-def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Attention | None:
-    """The attention that a program is as a whole, if it is one; its products are ops of ours."""
+def opened(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+    """What a program computes of those `values` that are tensors, op by op; its products are ops of ours."""
     places = [i for i, value in enumerate(values) if is_tensor(value)]
 
     def forward(*tensors: torch.Tensor) -> Any:
@@ -216,12 +222,23 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
 
     module = make_fx(forward)(*(values[i] for i in places))
     module.graph.eliminate_dead_code()
+    return module
+
+
+def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> Attention | None:
+    """The attention that a program is as a whole, if it is one."""
+    module = opened(interpreter, values)
     ((result,),) = module.graph.output_node().args
     product, through = _seen_through(result)
+    return attention_of(module, product, through)
+
+
+def attention_of(module: torch.fx.GraphModule, product: Node, through: Sequence[Node] = ()) -> Attention | None:
+    """That whose values `product` multiplies, if it is one, which is seen through views and casts."""
     if product.target not in PRODUCTS:
         return None
     softmax, weights = _seen_through(product.args[0], with_factors=True)
-    between = [softmax, *weights, product, *through]
+    between = [softmax, *weights]
     sinks: list[Node] = []
     if (found := parts(softmax)) is not None:
         scores, sinks, _ = found
@@ -234,7 +251,18 @@ def _attention(interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> _Att
         return None
     factor, ends = product.args[0].meta["val"], product.meta["val"]
     is_repeated = not statically_known_true(sym_eq(list(factor.shape[:-1]), list(ends.shape[:-1])))
-    return None if is_repeated else _Attention(module, scores, sinks, softmax, weights, product, through)
+    return None if is_repeated else Attention(module, scores, sinks, softmax, weights, product, [*through])
+
+
+def seen_as(node: Node, results: Sequence[Any]) -> list[Node] | None:
+    """The views and casts through which one of the `results` is a node; None if none is, or others read it."""
+    through: list[Node] = []
+    while node not in results:
+        if len(node.users) != 1 or next(iter(node.users)).target not in VIEWS:
+            return None
+        node = next(iter(node.users))
+        through.append(node)
+    return through
 
 
 def _seen_through(node: Any, with_factors: bool = False) -> tuple[Node, list[Node]]:
@@ -330,7 +358,7 @@ def _again(node: Node, env: dict[Node, Any], value: torch.Tensor) -> torch.Tenso
     return target(*args, **kwargs)
 
 
-def _before(nodes: Sequence[Node], env: dict[Node, Any], value: torch.Tensor) -> torch.Tensor:
+def before(nodes: Sequence[Node], env: dict[Node, Any], value: torch.Tensor) -> torch.Tensor:
     """What would be `value` after these views, in its type."""
     for node in reversed(nodes):
         if node.target is aten.permute.default:
@@ -343,4 +371,4 @@ def _before(nodes: Sequence[Node], env: dict[Node, Any], value: torch.Tensor) ->
     return value
 
 
-__all__ = ["DerivativeOfKept", "Forward"]
+__all__ = ["Attention", "DerivativeOfKept", "Forward", "attention_of", "before", "opened", "seen_as"]

@@ -31,3 +31,11 @@ def why_left(program: TorchProgram, statistics: Mapping[int, str] = MappingProxy
     if find_attention(module.operation):
         return ""
     return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
+
+
+def attentions(program: TorchProgram) -> int:
+    """How many attentions there are in `program`, which are raised there."""
+    module = program.module
+    with module.context, module.operation.location, listening(lambda report: None), reading_once():
+        RaiseAttention().run(module.operation)
+        return len([*find_attention(module.operation)])

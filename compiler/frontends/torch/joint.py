@@ -1,0 +1,155 @@
+"""A program and its derivative as two graphs, between which lies what is kept of a call (cut.py).
+
+    y = x @ w; o = attention(y, k, v); r = o @ u      forward(x, w, k, v, u) = r, y, o, rows
+                                                      derivative(x, w, k, v, u, y, o, rows, dr) = dx, …
+
+Each attention keeps its output, and one or two numbers of each row of its scores (kept.py).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from .cut import halves
+from .derivatives import Derivative, differentiating, is_tensor, like, traced
+from .kept import Attention, attention_of, before, opened, seen_as
+
+
+@torch.library.custom_op("attn_opt::of_rows", mutates_args=())
+def _of_rows(numbers: torch.Tensor, kind: str) -> torch.Tensor:
+    """What is kept of each row of an attention, of that kind."""
+    return numbers.clone()
+
+
+@_of_rows.register_fake
+def _of_rows_of_fakes(numbers: torch.Tensor, kind: str) -> torch.Tensor:
+    return torch.empty_like(numbers)
+
+
+OF_ROWS = torch.ops.attn_opt.of_rows.default
+
+
+NORMS = (torch.ops.aten.native_layer_norm, torch.ops.aten.native_group_norm)  # of which sums alone are kept
+
+
+class Joint(Derivative):
+    """The halves of `program` and its derivative by what is `needed`, of its results `of`: `forward` gives the results
+    that are `returned`, and what is kept; this module takes the inputs, what is kept, and the gradients of the results
+    it is `of`. `attentions`: how many there are in it; `kept`: which of what the forward gives."""
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        example: Sequence[Any],
+        needed: Sequence[int | str],
+        orders: Sequence[tuple[int, ...]],
+        any_sizes: bool,
+        of: Sequence[int],
+        returned: Sequence[int],
+    ):
+        self.returned, self.attentions = returned, 0
+        self.kept: list[int] = []
+        self.of_rows: dict[int, str] = {}
+        super().__init__(program, example, needed, orders, any_sizes, of)
+
+    def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
+        module = opened(interpreter, values)
+        products = [node for node in module.graph.nodes if node.op == "call_function"]
+        found = [one for node in products if (one := attention_of(module, node)) is not None]
+        self.attentions = len(found)
+        ends = [module.graph.output_node().args[0][i] for i in self.returned]
+        seen = {one.product: seen_as(one.product, ends) for one in found}
+        results = torch.fx.Interpreter(module).run(*filter(is_tensor, values))
+        given = [like(results[i]) for i in self.of]
+
+        def both(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            inputs, wanted = self.leaves(values, tensors)
+            with differentiating():
+                results = _Keeping(module, found, seen).run(*filter(is_tensor, inputs))
+                ends, theirs = [results[i] for i in self.of], tensors[-len(self.of) :]
+                gradients = torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+            return *(results[i] for i in self.returned), *gradients
+
+        joint = traced(both, [*filter(is_tensor, values), *given], *NORMS)
+        placeholders = joint.graph.find_nodes(op="placeholder")
+        own = placeholders[len(placeholders) - len(given) :]
+        first, second, kept = halves(joint.graph, own, len(self.returned), OF_ROWS, self._bytes)
+        results = [*joint.graph.output_node().args[0][: len(self.returned)]]
+        behind = iter(range(len(results), len(results) + len(kept)))
+        self.kept = [results.index(node) if node in results else next(behind) for node in kept]
+        self.given = [*(like(node.meta["val"]) for node in kept), *given]
+        self.of_rows = {i: node.args[1] for i, node in enumerate(kept) if node.target is OF_ROWS}
+        self.first = torch.fx.GraphModule(joint, _without_marks(first))
+        return torch.fx.GraphModule(joint, _without_marks(second))
+
+    @property
+    def forward_half(self) -> torch.nn.Module:
+        return _Half(self)
+
+    @property
+    def statistics(self) -> dict[int, str]:
+        return {self.inputs + i: kind for i, kind in self.of_rows.items()}
+
+    def _bytes(self, tensor: torch.Tensor) -> int:
+        return math.prod(self._size(size) for size in tensor.shape) * tensor.element_size()
+
+
+class _Half(torch.nn.Module):
+    """The forward of a `joint` graph, on its inputs."""
+
+    def __init__(self, joint: Joint):
+        super().__init__()
+        self.joint = joint
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.joint.first(*self.joint._held(), *filter(is_tensor, inputs))
+
+
+class _Keeping(torch.fx.Interpreter):
+    """Runs a module whose attentions have derivatives of their own, from what is kept. Their outputs are read as the
+    results that are `seen` through views."""
+
+    def __init__(
+        self, module: torch.fx.GraphModule, attentions: Iterable[Attention], seen: Mapping[Node, list[Node] | None]
+    ):
+        super().__init__(module, garbage_collect_values=False)
+        self.attentions, self.seen = {one.product: one for one in attentions}, seen
+
+    def run_node(self, node: Node) -> Any:
+        attention = self.attentions.get(node)
+        if attention is None:
+            return super().run_node(node)
+        return _Kept.apply(attention, self.seen[node], self.env, *(self.env[end] for end in attention.ends))
+
+
+class _Kept(torch.autograd.Function):
+    """What an attention gives, of the scores, values, factors and sinks at its `ends`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, attention: Attention, seen: list[Node] | None, env: dict[Node, Any], *ends: torch.Tensor
+    ) -> torch.Tensor:
+        left, right = (env[node] for node in attention.product.args[:2])  # type: ignore[index]
+        ctx.attention, ctx.seen, ctx.env = attention, seen, env
+        ctx.result = torch.ops.attn_opt.matmul(left, right)
+        kinds = attention.kinds
+        ctx.rows = [OF_ROWS(row, kind) for row, kind in zip(attention.rows(env), kinds, strict=True)]
+        return ctx.result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        env = ctx.env | {ctx.attention.product: ctx.result}
+        output = before(ctx.seen, env, env[ctx.seen[-1]].detach()) if ctx.seen else ctx.result
+        pairs = ctx.attention.gradients(env, output, *ctx.rows, gradient)
+        return None, None, None, *(of_end for _, of_end in pairs)
+
+
+def _without_marks(graph: torch.fx.Graph) -> torch.fx.Graph:
+    for node in graph.find_nodes(op="call_function", target=OF_ROWS):
+        node.replace_all_uses_with(node.args[0])
+        graph.erase_node(node)
+    return graph
