@@ -420,6 +420,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.roll.default] = torch_shapes.roll
     table[torch.ops.aten.split_with_sizes.default] = torch_shapes.split_with_sizes
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
+    table[torch.ops.prims.copy_strided.default] = lambda x, stride: x.clone()
     table[torch.ops.aten.put.default] = put
     table[torch.ops.aten.scatter.src] = table[torch.ops.aten.scatter.value] = scatter
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign

@@ -4,11 +4,13 @@
     out.backward(dout)         # dq, dk, dv = derivative(q, k, v, dout)
 
 It is compiled where gradients are first asked for: by those arguments, and parameters of a module, that need some, of
-those results that some come to. What lies between the two calls are the arguments; the derivative computes anew what
-else it needs. Of a function that is one attention the output, and one or two numbers of each row, lie there, too
-(``kept.py``)::
+those results that some come to. What lies between the two calls are the arguments, and what else spares the derivative
+products and sums (``joint.py``)::
 
-    out, *rows = keeping(q, k, v)      dq, dk, dv = derivative(q, k, v, out, *rows, dout)
+    out, *kept = forward(q, k, v)      dq, dk, dv = derivative(q, k, v, *kept, dout)
+
+Where that has no kernel, or gradients come to other results than in the step before (or, in the first one, not to all),
+another derivative computes all of it anew.
 
 Derivatives have no derivative.
 """
@@ -53,18 +55,22 @@ class Gradients:
         held = {**self.program.program.state_dict, **self.program.program.constants}.values()
         self.held = [value for value in held if is_tensor(value)]  # parameters, buffers, constants
         self.derivatives: dict[tuple[Needed, tuple[int, ...]], _ForSizes[_DerivativeKernel]] = {}
-        self._halves: dict[Needed, _ForSizes[_Halves | None]] = {}
+        self._halves: dict[tuple[Needed, tuple[int, ...]], _ForSizes[_Halves | None]] = {}
         self._without: dict[Needed, list[int]] = {}  # results that have no gradients by these
+        self.expected: dict[Needed, tuple[int, ...]] = {}  # those that gradients by these have come to, or may
 
     def results(self, flat: Sequence[Any], needed: Needed) -> list[torch.Tensor]:
         """The kernel's results for the arguments `flat`, which gradients go back through to what is `needed`."""
         if needed not in self._without:
             self._without[needed] = self._that_have_none(needed)
-            self._halves[needed] = _ForSizes(self, lambda *given: self._cut(needed, *given))
-        without = self._without[needed]
+            numbers = range(len(self.program.returned))
+            self.expected[needed] = tuple(n for n in numbers if n not in self._without[needed])
+        without, key = self._without[needed], (needed, self.expected[needed])
         if len(without) == len(self.program.returned):
             return self.kernel.tensors(flat)
-        halves = self._halves[needed].of(flat)
+        if key not in self._halves:
+            self._halves[key] = _ForSizes(self, lambda *given: self._cut(*key, *given))
+        halves = self._halves[key].of(flat)
         results = (halves.forward if halves else self.kernel).tensors(flat)
         values = self.program.values(flat, needed)
         return [*_Results.apply(results, self, flat, needed, without, halves, *values)]
@@ -111,10 +117,9 @@ class Gradients:
         outputs = enumerate(self.program.returned)
         return [n for n, i in outputs if i not in carrying or kinds[i] != OutputKind.USER_OUTPUT]
 
-    def _cut(self, needed: Needed, example: list[Any], dims: Dims) -> _Halves | None:
+    def _cut(self, needed: Needed, of: tuple[int, ...], example: list[Any], dims: Dims) -> _Halves | None:
         """The kernel that gives what is kept, too, and what its derivative is; None if there is no such kernel."""
         returned = self.program.returned
-        of = [n for n in range(len(returned)) if n not in self._without[needed]]
         orders = [*map(order_of_gradient, self.program.values(example, needed))]
         outputs = [returned[n] for n in of]
         try:
@@ -125,7 +130,7 @@ class Gradients:
                     return None
                 if attentions(forward) > joint.attentions:
                     return None  # some keep all of their scores
-                return _Halves(self, joint, self._compiled(forward), tuple(of), orders, example, dims)
+                return _Halves(self, joint, self._compiled(forward), of, orders, example, dims)
         except DiagnosedError:
             if any(dims):  # of sizes that are known there may be one
                 raise
@@ -251,6 +256,7 @@ class _Results(torch.autograd.Function):
             halves, derivative = ctx.halves, None
             if halves is not None and halves.of == tuple(given):
                 derivative = halves.derivative
+            ctx.gradients.expected[ctx.needed] = tuple(given)  # so that the next call keeps what these want
             others = () if derivative is None else kept
             derivative = derivative or ctx.gradients.derivative(ctx.needed, tuple(given), flat)
             ctx.gradients.check_unchanged(derivative, ctx.versions)

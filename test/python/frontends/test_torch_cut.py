@@ -67,6 +67,25 @@ def test_one_result_is_kept_for_another():
     torch.testing.assert_close(args[0].grad, g @ args[1].mT.detach())
 
 
+def test_gradients_of_some_results():
+    """The first step keeps what all of them want, and the next one what those do that gradients have come to."""
+
+    def two(x, w, u):
+        y = torch.tanh(x @ w)
+        return y @ u, torch.log(y.sum() * 0)  # whose gradients are no numbers
+
+    args = needy((5, 8), (8, 6), (6, 8))
+    (wanted,) = torch.autograd.grad(two(*args)[0].square().sum(), args[:1])
+    kernel = compile(two, args)
+    for _ in range(3):
+        (found,) = torch.autograd.grad(kernel(*args)[0].square().sum(), args[:1])
+        torch.testing.assert_close(found, wanted)
+    assert [of for _, of in kernel.gradients._halves] == [(0, 1), (0,)]
+    assert [of for _, of in kernel.gradients.derivatives] == [(0,)]
+    (last,) = kernel.gradients._halves[(0, 1, 2), (0,)].of_any
+    assert vars(last)["derivative"] is not None
+
+
 class Layer(torch.nn.Module):
     def __init__(self, columns, heads):
         super().__init__()

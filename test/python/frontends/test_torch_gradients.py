@@ -50,6 +50,12 @@ def padded(q, k, v):
     return torch.softmax((q @ k.mT).masked_fill(torch.arange(k.shape[-2]) > 4, -torch.inf), -1) @ v
 
 
+def written_at(q, k):
+    k = k.unflatten(-1, (3, 8)).transpose(-3, -2)
+    k = (k + 1).index_copy(-2, torch.tensor([0]), k[..., :1, :] * 2)
+    return by_hand(q.unsqueeze(1), k, k)
+
+
 def two_attentions(q, k, v):
     return by_hand(by_hand(q, k, v), k, v) + q
 
@@ -67,6 +73,7 @@ CASES = {
     "learned bias and temperature": (learned, [*PLAIN, (4, 5, 7), ()]),
     "softcap": (capped, PLAIN),
     "one query": (lambda q, k, v: padded(q, k, v).square(), [(1, 1, 1, 8), *[(1, 1, 7, 8)] * 2]),
+    "index_copy of what is transposed": (written_at, [(3, 5, 8), (3, 1, 24)]),
     "gate": (gated, [*[(1, 1, 7, 8)] * 3, (1, 1, 1, 1)]),
     "merged heads": (merged_heads, [(2, 9, 48)]),
     "more than one attention": (two_attentions, SQUARE),
@@ -101,8 +108,8 @@ def test_half_types(dtype):
 def derivatives(kernel):
     """Each that was compiled as what it is by, of, and whether it takes what is kept."""
     halves = [
-        (needed, one.of, True)
-        for needed, kernels in kernel.gradients._halves.items()
+        (needed, of, True)
+        for (needed, of), kernels in kernel.gradients._halves.items()
         for one in (*kernels.of_any, *kernels.by_shapes.values())
         if one is not None and vars(one).get("derivative") is not None
     ]
