@@ -21,7 +21,7 @@ from .graph import (
 )
 from .pairwise import PAIRWISE
 from .passes import Pass, option, remark
-from .raising.candidates import Followers
+from .raising.candidates import Beside, Followers
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at, multiply_back
@@ -236,6 +236,7 @@ class RaiseAttention(Pass):
         """Raises attentions without a softmax among what is left, which may follow from what is `given`. Of one that
         stays as it is the reason is told, if there was none before."""
         raised_at = functools.partial(_following, given=given)
+        beside = Beside(given.kinds)
         no_ends: set[ir.Operation] = set()  # until something is raised
         divided = functools.partial(divided_at, normalised=False, no_ends=no_ends)
         sharing: list[ir.Operation] = []
@@ -244,7 +245,7 @@ class RaiseAttention(Pass):
             self._sum_over_heads(given, progress)
         while progress.others:
             op = progress.others.pop(0)
-            if not has_heads(op) and not given.kinds:
+            if not has_heads(op) and not (given.kinds and op in beside):
                 continue
             refused: tuple[ir.Operation, str] | None = None
             for matched in (raised_at, divided):

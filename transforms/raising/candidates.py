@@ -3,11 +3,13 @@ which in a model's last layers is what all layers before have added up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import reduces
-from ..graph import users_of
-from ..rewriting import ancestors, ops_in
+from ..graph import operands_with_captures, users_of
+from ..rewriting import ancestors, defining_op, ops_in
 from .relative import EXPONENTIALS
 
 ADDITIVE = ("arith.addf", "arith.subf")
@@ -42,6 +44,37 @@ class Followers:
         """`by` is what is to be looked at in the place of `op`."""
         if op in self._matmuls:
             self._matmuls[by] = self._matmuls[op]
+
+
+class Beside:
+    """The ops that reduce what is computed of some tensors element by element, and those whose results go into that in
+    this way: of statistics of rows the products of an attention that follows from them, but not those before them, or
+    behind."""
+
+    def __init__(self, tensors: Iterable[ir.Value]) -> None:
+        made, pending = set[ir.Operation](), [*tensors]
+        self._beside = set[ir.Operation]()
+        while pending:
+            for user in (use.owner.operation for use in pending.pop().uses):
+                top = _top(user)
+                if top is not None and top not in made and top not in self._beside:
+                    if reduces(top):
+                        self._beside.add(top)
+                    else:
+                        made.add(top)
+                        pending += top.results
+        before, values = set[ir.Operation](), [v for op in made for v in operands_with_captures(op)]
+        while values:
+            op = defining_op(values.pop())
+            if op is not None and op not in made and op not in before:
+                before.add(op)
+                if reduces(op):
+                    self._beside.add(op)
+                else:
+                    values += operands_with_captures(op)
+
+    def __contains__(self, op: ir.Operation) -> bool:
+        return op in self._beside or _top(op) != op
 
 
 def _may_be_exponential(op: ir.Operation) -> bool:

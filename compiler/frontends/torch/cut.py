@@ -22,7 +22,10 @@ from . import dropout_masks as dropout_masks  # has an op
 from .derivatives import is_tensor
 
 aten = torch.ops.aten
-PRODUCTS = (aten.matmul.default, aten.mm.default, aten.bmm.default)
+PRODUCTS = (
+    *(aten.matmul.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default),
+    *(aten.mv.default, aten.addmv.default, aten.convolution.default),
+)
 SOFTMAXES = (aten._softmax.default, aten._safe_softmax.default)
 MOVES = (
     *(aten._to_copy, aten._unsafe_view, aten.cat, aten.stack, aten.constant_pad_nd, aten.flip, aten.roll, aten.repeat),
@@ -31,7 +34,6 @@ MOVES = (
     *(aten.index, aten.index_select, aten.gather, aten.embedding, aten.reshape),
 )
 AGAIN = (*MOVES, torch.ops.attn_opt.is_kept)  # masks of dropouts are functions of places
-
 UNCUT = math.inf
 
 
@@ -42,17 +44,18 @@ def halves(
     the placeholders but the `gradients`, what is kept, and these; and what is kept, results among it. `marks`: what is
     kept as it is; `size`: the bytes of a tensor."""
     placeholders = [node for node in graph.find_nodes(op="placeholder") if node not in gradients]
-    results, found = graph.output_node().args[0][:count], graph.output_node().args[0][count:]
-    behind = _reached(gradients, lambda node: node.users) - {graph.output_node()}
-    before = [node for node in graph.nodes if node not in behind and node.op != "output"]
-    read = [node for node in before if node in found or any(user in behind for user in node.users)]
+    output = graph.output_node()
+    results, found = output.args[0][:count], output.args[0][count:]  # type: ignore[index]
+    behind = _reached(gradients, lambda node: node.users) - {output}
+    before = [node for node in graph.nodes if node not in behind and node is not output]
+    read = {node for node in before if node in found or not behind.isdisjoint(node.users)}
     kept = _cut(before, read, results, marks, size)
     first = _extracted(graph, placeholders, [*results, *(node for node in kept if node not in results)])
     return first, _extracted(graph, [*placeholders, *kept, *gradients], found), kept
 
 
 def _cut(
-    before: list[Node], read: list[Node], results: Sequence[Any], marks: Any, size: Callable[[torch.Tensor], int]
+    before: list[Node], read: set[Node], results: Sequence[Any], marks: Any, size: Callable[[torch.Tensor], int]
 ) -> list[Node]:
     """Which of the nodes `before` are kept for who reads those that are `read`: placeholders and results are there
     anyway, and read alone."""

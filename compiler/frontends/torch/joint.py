@@ -31,15 +31,14 @@ def _of_rows_of_fakes(numbers: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 OF_ROWS = torch.ops.attn_opt.of_rows.default
-
-
 NORMS = (torch.ops.aten.native_layer_norm, torch.ops.aten.native_group_norm)  # of which sums alone are kept
 
 
 class Joint(Derivative):
-    """The halves of `program` and its derivative by what is `needed`, of its results `of`: `forward` gives the results
-    that are `returned`, and what is kept; this module takes the inputs, what is kept, and the gradients of the results
-    it is `of`. `attentions`: how many there are in it; `kept`: which of what the forward gives."""
+    """`program` and its derivative by what is `needed`, of its results `of`, as two halves: `forward_half` gives the
+    results that are `returned`, and what else is kept; this module, the derivative, takes the inputs, what is kept, and
+    the gradients of the results it is `of`. `attentions`: how many the program has; `kept`: which of what the forward
+    gives; `of_rows`: the kinds of those of these that are of rows of scores, by their places among them."""
 
     def __init__(
         self,
