@@ -45,7 +45,7 @@ class Arguments:
     def __init__(self, places: Sequence[int | torch.Tensor], dtypes: Sequence[torch.dtype]):
         self._places = [_Place.made(of, dtype) for of, dtype in zip(places, dtypes, strict=True)]
         self._on_host = any(isinstance(of, torch.Tensor) and of.device.type == "cpu" for of in places)
-        self._copies: dict[tuple[int, torch.device], torch.Tensor] = {}  # of tensors of the host, on a GPU
+        self._copies: dict[tuple[int, torch.device], _Copy] = {}  # of tensors of the host, on a GPU
 
     def of_call(self, flat: Sequence[Any]) -> list[Any]:
         on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
@@ -68,10 +68,23 @@ class Arguments:
         """What the program holds, such as a constant, where the inputs are."""
         if on is None or not tensor.is_cpu:
             return tensor
+        state = tensor.data_ptr(), None if tensor.is_inference() else tensor._version
         copy = self._copies.get((id(tensor), on))
         if copy is None:
-            copy = self._copies[id(tensor), on] = tensor.to(on)
-        return copy
+            copy = self._copies[id(tensor), on] = _Copy(tensor.detach().to(on, copy=True), state)
+        elif copy.state != state:  # where it is, for a captured graph reads it there
+            copy.tensor.copy_(tensor.detach())
+            copy.state = state
+        return copy.tensor
+
+
+@dataclasses.dataclass
+class _Copy:
+    """A tensor's on another device, and where that was, and how often written to, when it was made. How often a tensor
+    of torch.inference_mode is written to no one counts."""
+
+    tensor: torch.Tensor
+    state: tuple[int, int | None]
 
 
 def _held(value: torch.Tensor, place: _Place) -> Any:

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
+from attn_opt.compiler.frontends.torch.arguments import Arguments  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch_harness import SHAPES, check, close, sdpa, tensors, wide  # noqa: E402
@@ -198,3 +199,16 @@ def test_tensors_elsewhere_are_told_of():
     kernel = compile(sdpa(), args)
     with pytest.raises(CompileError, match=r"argument 0, of type Tensor, is no array in .*: .* meta"):
         kernel(*(x.to("meta") for x in args))
+
+
+@pytest.mark.parametrize("write", [lambda t: t.mul_(3), lambda t: setattr(t, "data", t * 3)])
+def test_what_the_host_holds_is_copied_again_where_it_was_written_to(write):
+    """To where the copy is, which a captured graph reads. (Another place on the host stands for a GPU.)"""
+    tensor, on = torch.nn.Parameter(torch.ones(4)), torch.device("cpu")
+    arguments = Arguments([tensor], [torch.float32])
+    copy = arguments._moved(tensor, on)
+    assert arguments._moved(tensor, on) is copy and copy.data_ptr() != tensor.data_ptr()
+    with torch.no_grad():
+        write(tensor)
+    assert arguments._moved(tensor, on) is copy and not copy.requires_grad
+    torch.testing.assert_close(copy, torch.full((4,), 3.0))
