@@ -11,6 +11,7 @@ in the loops that read them. The least memory is a minimum cut (as of activation
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ MOVES = (
 )
 AGAIN = (*MOVES, torch.ops.attn_opt.is_kept)  # masks of dropouts are functions of places
 UNCUT = math.inf
+PARTS = 1024  # of a byte: what tells equal sizes apart
 
 
 def halves(
@@ -65,8 +67,9 @@ def _cut(
     for node in before:
         value, is_given = node.meta.get("val"), node.op == "placeholder"
         can_lie = is_tensor(value) and node not in inside and node.op != "get_attr"
-        bytes_moved = size(value) * (1 if is_given or node in results else 2) if can_lie else UNCUT
-        flow.add_edge((node, "made"), (node, "read"), capacity=bytes_moved)
+        times = 1 if is_given or node in results else 2
+        moved = PARTS * times * size(value) + _views(node) if can_lie else UNCUT
+        flow.add_edge((node, "made"), (node, "read"), capacity=moved)
         if is_given or not (node in inside or _is_made_again(node)):
             flow.add_edge("given", (node, "made"), capacity=UNCUT)
         if node in read or (node.target is marks and node in needed):
@@ -75,6 +78,7 @@ def _cut(
             flow.add_edge((node, "read"), (user, "made"), capacity=UNCUT)
     if "given" not in flow or "derivative" not in flow:
         return []
+    # Of cuts that are equally small that next to the derivative, behind what is fused with a product.
     _, (side, _) = networkx.minimum_cut(flow, "given", "derivative")
     return [n for n in before if (n, "made") in side and (n, "read") not in side and n.op != "placeholder"]
 
@@ -98,13 +102,28 @@ def _weights(node: Node) -> list[Node]:
     return [user for user in made if is_tensor(v := user.meta.get("val")) and v.numel() == node.meta["val"].numel()]
 
 
+def _views(node: Node) -> int:
+    """Through how many views it is seen: as a product has left it, it lies in memory anyway."""
+    count = 0
+    while _is_view(node):
+        node, count = node.all_input_nodes[0], count + 1
+    return count
+
+
+def _is_view(node: Node) -> bool:
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])  # type: ignore[arg-type]
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    return any(returned.alias_info is not None for returned in node.target._schema.returns)
+
+
 def _is_made_again(node: Node) -> bool:
     """Whether it is computed by element, or moves elements, or is a number."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or isinstance(node.meta.get("val"), int | torch.SymInt):
         return True
-    is_view = any(returned.alias_info is not None for returned in target._schema.returns)
-    return torch.Tag.pointwise in target.tags or is_view or target.overloadpacket in AGAIN
+    return torch.Tag.pointwise in target.tags or _is_view(node) or target.overloadpacket in AGAIN
 
 
 def _reached(start: Iterable[Node], next_of: Callable[[Node], Iterable[Node]]) -> set[Node]:

@@ -109,12 +109,10 @@ class _Half(torch.nn.Module):
 
 
 class _Keeping(torch.fx.Interpreter):
-    """Runs a module whose attentions have derivatives of their own, from what is kept. Their outputs are read as the
-    results that are `seen` through views."""
+    """Runs a module whose attentions have derivatives of their own, from what is kept. Their outputs are read as what
+    lies in memory, `seen` through views."""
 
-    def __init__(
-        self, module: torch.fx.GraphModule, attentions: Iterable[Attention], seen: Mapping[Node, list[Node] | None]
-    ):
+    def __init__(self, module: torch.fx.GraphModule, attentions: Iterable[Attention], seen: Mapping[Node, list[Node]]):
         super().__init__(module, garbage_collect_values=False)
         self.attentions, self.seen = {one.product: one for one in attentions}, seen
 
@@ -130,7 +128,7 @@ class _Kept(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, attention: Attention, seen: list[Node] | None, env: dict[Node, Any], *ends: torch.Tensor
+        ctx: Any, attention: Attention, seen: list[Node], env: dict[Node, Any], *ends: torch.Tensor
     ) -> torch.Tensor:
         left, right = (env[node] for node in attention.product.args[:2])  # type: ignore[index]
         ctx.attention, ctx.seen, ctx.env = attention, seen, env

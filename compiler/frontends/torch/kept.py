@@ -254,13 +254,12 @@ def attention_of(module: torch.fx.GraphModule, product: Node, through: Sequence[
     return None if is_repeated else Attention(module, scores, sinks, softmax, weights, product, [*through])
 
 
-def seen_as(node: Node, results: Sequence[Any]) -> list[Node] | None:
-    """The views and casts through which one of the `results` is a node; None if none is, or others read it."""
+def seen_as(node: Node, results: Sequence[Any]) -> list[Node]:
+    """The views and casts that a node goes through, none of which has other readers, up to one of the `results` or who
+    reads it as no view: as such it lies in memory."""
     through: list[Node] = []
-    while node not in results:
-        if len(node.users) != 1 or next(iter(node.users)).target not in VIEWS:
-            return None
-        node = next(iter(node.users))
+    while node not in results and len(node.users) == 1 and (user := next(iter(node.users))).target in VIEWS:
+        node = user
         through.append(node)
     return through
 
