@@ -347,6 +347,21 @@ def native_group_norm(
     return result, mean.squeeze(2).to(x.dtype), rstd.squeeze(2).to(x.dtype)
 
 
+def native_layer_norm(
+    x: torch.Tensor, shape: list[int], weight: Any, bias: Any, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten.native_layer_norm with its sums as wide as they are computed, which torch rounds to halves on CPUs."""
+    wide = _not_narrow(x)
+    var, mean = torch.ops.aten.var_mean.correction(wide, list(range(-len(shape), 0)), correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    result = (wide - mean) * rstd
+    if weight is not None:
+        result = result * weight
+    if bias is not None:
+        result = result + bias
+    return result.to(x.dtype), mean, rstd
+
+
 def rms_norm(x: torch.Tensor, shape: list[int], weight: Any = None, eps: float | None = None) -> torch.Tensor:
     """aten.rms_norm: squares of halves are beyond their type from 256 on."""
     wide = _not_narrow(x)

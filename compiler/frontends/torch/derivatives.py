@@ -11,7 +11,8 @@ differentiated.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -256,9 +257,11 @@ def differentiating() -> Iterator[None]:
         yield
 
 
-def traced(function: Callable, tensors: Sequence[torch.Tensor], *written_out: Any) -> torch.fx.GraphModule:
+def traced(
+    function: Callable, tensors: Sequence[torch.Tensor], written_out: Mapping[Any, Callable] = MappingProxyType({})
+) -> torch.fx.GraphModule:
     """What the function computes of fake tensors, as a graph, with these ops written out."""
-    graph = make_fx(function, WRITTEN_OUT | get_decompositions(written_out))(*tensors)
+    graph = make_fx(function, {**WRITTEN_OUT, **written_out})(*tensors)
     for node in graph.graph.nodes:
         if node.target is PRODUCT:
             node.target = aten.matmul.default

@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from .cut import halves
+from .decompositions import native_layer_norm
 from .derivatives import Derivative, differentiating, is_tensor, like, traced
 from .kept import Attention, attention_of, before, opened, seen_as
 
@@ -31,7 +32,7 @@ def _of_rows_of_fakes(numbers: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 OF_ROWS = torch.ops.attn_opt.of_rows.default
-NORMS = (torch.ops.aten.native_layer_norm, torch.ops.aten.native_group_norm)  # of which sums alone are kept
+NORMS = {torch.ops.aten.native_layer_norm.default: native_layer_norm}  # of which sums alone are kept
 
 
 class Joint(Derivative):
@@ -73,7 +74,7 @@ class Joint(Derivative):
                 gradients = torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
             return *(results[i] for i in self.returned), *gradients
 
-        joint = traced(both, [*filter(is_tensor, values), *given], *NORMS)
+        joint = traced(both, [*filter(is_tensor, values), *given], NORMS)
         placeholders = joint.graph.find_nodes(op="placeholder")
         own = placeholders[len(placeholders) - len(given) :]
         first, second, kept = halves(joint.graph, own, len(self.returned), OF_ROWS, self._bytes)

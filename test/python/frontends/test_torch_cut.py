@@ -118,6 +118,19 @@ def test_layers_keep_no_scores():
     assert one.derivative.kernel.explain().count("attention without a softmax") == 6
 
 
+def test_sums_of_norms_are_kept_as_wide_as_they_are():
+    """In float32 beside halves, on CPUs, too."""
+    model, x = torch.nn.LayerNorm(32, dtype=torch.bfloat16), (10 + torch.randn(9, 32)).bfloat16()
+    kernel = compile(model, (x.requires_grad_(),))
+    (found,) = torch.autograd.grad(kernel(x).float().sin().sum(), (x,))
+    wide = x.detach().double().requires_grad_()
+    (wanted,) = torch.autograd.grad(model.double()(wide).sin().sum(), (wide,))
+    torch.testing.assert_close(found.double(), wanted, rtol=0.01, atol=0.02)
+    (halves,) = kernel.gradients._halves.values()
+    (one,) = halves.of_any
+    assert [(tuple(t.shape), t.dtype) for t in one.joint.given[:2]] == [((9, 1), torch.float32)] * 2
+
+
 def test_probabilities_that_others_read_are_computed_again():
     """They are no attention of their own there, and its rows are not kept."""
 
