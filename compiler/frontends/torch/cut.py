@@ -21,13 +21,13 @@ from torch.fx import Graph, Node
 
 from . import dropout_masks as dropout_masks  # has an op
 from .derivatives import is_tensor
+from .kept import SOFTMAXES
 
 aten = torch.ops.aten
 PRODUCTS = (
     *(aten.matmul.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default),
     *(aten.mv.default, aten.addmv.default, aten.convolution.default),
 )
-SOFTMAXES = (aten._softmax.default, aten._safe_softmax.default)
 MOVES = (
     *(aten._to_copy, aten._unsafe_view, aten.cat, aten.stack, aten.constant_pad_nd, aten.flip, aten.roll, aten.repeat),
     *(aten.full, aten.full_like, aten.scalar_tensor, aten.zeros, aten.zeros_like, aten.ones, aten.ones_like),

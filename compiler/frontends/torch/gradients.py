@@ -124,7 +124,8 @@ class Gradients:
         outputs = [returned[n] for n in of]
         try:
             with torch.no_grad(), without_autocast():
-                joint = Joint(self.program.functional, example, self._own(needed), orders, any(dims), outputs, returned)
+                functional, own = self.program.functional, self._own(needed)
+                joint = Joint(functional, example, own, orders, any(dims), outputs, returned=returned)
                 forward = trace_open(joint.forward_half, example, dims)
                 if forward.returned != [*range(len({*range(len(returned)), *joint.kept}))]:
                     return None
@@ -141,7 +142,7 @@ class Gradients:
         outputs = [self.program.returned[n] for n in of]
         with torch.no_grad(), without_autocast():
             module = Derivative(self.program.functional, example, self._own(needed), orders, any(dims), outputs)
-            traced = trace_open(module, [*example, *module.examples()], [*dims, *map(open_dims, module.given)])
+            traced = _traced(module, example, dims)
         kernel = self._compiled(traced)
         if kernel.options.listener is None:
             kernel.warn_of_left(stacklevel=2)
@@ -179,10 +180,8 @@ class _Halves:
     def derivative(self) -> _DerivativeKernel | None:
         """None if it has no kernel."""
         with contextlib.suppress(DiagnosedError), torch.no_grad(), without_autocast():
-            joint = self.joint
-            example, dims = [*self.example, *joint.examples()], [*self.dims, *map(open_dims, joint.given)]
-            traced = trace_open(joint, example, dims)
-            if not joint.statistics or not why_left(traced, joint.statistics):
+            traced, statistics = _traced(self.joint, self.example, self.dims), self.joint.statistics
+            if not statistics or not why_left(traced, statistics):
                 return _DerivativeKernel(self.gradients._compiled(traced), [*map(inverse, self.orders)])
         return None
 
@@ -262,6 +261,12 @@ class _Results(torch.autograd.Function):
             ctx.gradients.check_unchanged(derivative, ctx.versions)
             found = dict(zip(ctx.needed, derivative(*flat, *others, *given.values()), strict=True))
         return *[None] * 6, *map(found.get, ctx.needed)
+
+
+def _traced(derivative: Derivative, example: Sequence[Any], dims: Dims) -> TorchProgram:
+    """Its program, for arguments such as the example, whose dimensions `dims` may have any size."""
+    given = derivative.given
+    return trace_open(derivative, [*example, *derivative.examples()], [*dims, *map(open_dims, given)])
 
 
 def _detached(flat: Sequence[Any]) -> list[Any]:

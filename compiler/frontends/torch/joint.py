@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 
 from .cut import halves
@@ -41,20 +40,13 @@ class Joint(Derivative):
     the gradients of the results it is `of`. `attentions`: how many the program has; `kept`: which of what the forward
     gives; `of_rows`: the kinds of those of these that are of rows of scores, by their places among them."""
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        example: Sequence[Any],
-        needed: Sequence[int | str],
-        orders: Sequence[tuple[int, ...]],
-        any_sizes: bool,
-        of: Sequence[int],
-        returned: Sequence[int],
-    ):
-        self.returned, self.attentions = returned, 0
-        self.kept: list[int] = []
-        self.of_rows: dict[int, str] = {}
-        super().__init__(program, example, needed, orders, any_sizes, of)
+    attentions: int
+    kept: list[int]
+    of_rows: dict[int, str]
+
+    def __init__(self, *arguments: Any, returned: Sequence[int]):
+        self.returned = returned
+        super().__init__(*arguments)
 
     def written(self, interpreter: torch.fx.Interpreter, values: Sequence[Any]) -> torch.fx.GraphModule:
         module = opened(interpreter, values)
@@ -133,16 +125,14 @@ class _Kept(torch.autograd.Function):
     ) -> torch.Tensor:
         left, right = (env[node] for node in attention.product.args[:2])  # type: ignore[index]
         ctx.attention, ctx.seen, ctx.env = attention, seen, env
-        ctx.result = torch.ops.attn_opt.matmul(left, right)
-        kinds = attention.kinds
-        ctx.rows = [OF_ROWS(row, kind) for row, kind in zip(attention.rows(env), kinds, strict=True)]
-        return ctx.result
+        ctx.rows = [OF_ROWS(row, kind) for row, kind in zip(attention.rows(env), attention.kinds, strict=True)]
+        return torch.ops.attn_opt.matmul(left, right)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        env = ctx.env | {ctx.attention.product: ctx.result}
-        output = before(ctx.seen, env, env[ctx.seen[-1]].detach()) if ctx.seen else ctx.result
-        pairs = ctx.attention.gradients(env, output, *ctx.rows, gradient)
+        last = ctx.seen[-1] if ctx.seen else ctx.attention.product
+        output = before(ctx.seen, ctx.env, ctx.env[last])
+        pairs = ctx.attention.gradients(ctx.env, output, *ctx.rows, gradient)
         return None, None, None, *(of_end for _, of_end in pairs)
 
 

@@ -8,23 +8,23 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import compile  # noqa: E402
+from torch_harness import with_gradients as with_gradients  # noqa: E402
 from training_harness import assert_like_float64, by_hand, needy  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")
 
 
-@pytest.fixture(autouse=True)
-def with_gradients():
-    with torch.enable_grad():
-        yield
+def only_halves(kernel):
+    (found,) = kernel.gradients._halves.values()
+    (one,) = (*found.of_any, *found.by_shapes.values())
+    return one
 
 
 def halves(function, args):
     """The kernels of a function and of its derivative, of which gradients are right, and the shapes of what is kept."""
     kernel = compile(function, args)
     assert_like_float64(function, args, fast=kernel)
-    (found,) = kernel.gradients._halves.values()
-    (one,) = (*found.of_any, *found.by_shapes.values())
+    one = only_halves(kernel)
     assert one is not None and one.derivative is not None and not kernel.gradients.derivatives
     return one.forward, one.derivative.kernel, [tuple(t.shape) for t in one.joint.given[: len(one.joint.kept)]]
 
@@ -60,8 +60,7 @@ def test_one_result_is_kept_for_another():
     kernel = compile(lambda x, w: ((y := x @ w), y.tanh()), args)
     y, bent = kernel(*args)
     (y + bent).sum().backward()
-    (found,) = kernel.gradients._halves.values()
-    (one,) = found.of_any
+    one = only_halves(kernel)
     assert one.joint.kept in ([0], [1]) and len(one.forward.signature.results) == 2
     g = 1 + (1 - (args[0] @ args[1]).tanh() ** 2).detach()
     torch.testing.assert_close(args[0].grad, g @ args[1].mT.detach())
@@ -109,8 +108,7 @@ def test_layers_keep_no_scores():
     model = torch.nn.Sequential(Layer(32, 4), Layer(32, 4))
     kernel = compile(model, (x := torch.randn(2, 50, 32),))
     kernel(x).square().sum().backward()
-    (found,) = kernel.gradients._halves.values()
-    (one,) = found.of_any
+    one = only_halves(kernel)
     sizes = sorted(math.prod(t.shape) for t in one.joint.given[: len(one.joint.kept)])
     tokens = 2 * 50
     assert sizes == sorted([*[96 * tokens, 128 * tokens, 4 * tokens] * 2, *[32 * tokens] * 5, *[tokens] * 8])
@@ -126,8 +124,7 @@ def test_sums_of_norms_are_kept_as_wide_as_they_are():
     wide = x.detach().double().requires_grad_()
     (wanted,) = torch.autograd.grad(model.double()(wide).sin().sum(), (wide,))
     torch.testing.assert_close(found.double(), wanted, rtol=0.01, atol=0.02)
-    (halves,) = kernel.gradients._halves.values()
-    (one,) = halves.of_any
+    one = only_halves(kernel)
     assert [(tuple(t.shape), t.dtype) for t in one.joint.given[:2]] == [((9, 1), torch.float32)] * 2
 
 
@@ -153,4 +150,4 @@ def test_attention_that_keeps_its_scores_is_computed_anew():
 
     kernel = compile(exponentials, args := needy(*[(2, 9, 8)] * 3))
     assert_like_float64(exponentials, args, fast=kernel)
-    assert [one.of_any for one in kernel.gradients._halves.values()] == [[None]]
+    assert only_halves(kernel) is None

@@ -12,15 +12,10 @@ from attn_opt.compiler import CompileError, compile  # noqa: E402
 from attn_opt.compiler.frontends.torch import dropout as by_seed  # noqa: E402
 from attn_opt.compiler.frontends.torch.seeds import draw  # noqa: E402
 from torch_harness import sdpa, tensors  # noqa: E402
+from torch_harness import with_gradients as with_gradients  # noqa: E402
 from training_harness import SQUARE, assert_like_float64, needy  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")
-
-
-@pytest.fixture(autouse=True)
-def with_gradients():
-    with torch.enable_grad():
-        yield
 
 
 @contextlib.contextmanager

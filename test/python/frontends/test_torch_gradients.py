@@ -14,6 +14,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch_harness import sdpa, tensors  # noqa: E402
+from torch_harness import with_gradients as with_gradients  # noqa: E402
 from training_harness import (  # noqa: E402
     GROUPS,
     PLAIN,
@@ -26,12 +27,6 @@ from training_harness import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "error:attn_opt")
-
-
-@pytest.fixture(autouse=True)
-def with_gradients():
-    with torch.enable_grad():
-        yield
 
 
 def learned(q, k, v, bias, temperature):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from attn_opt.compiler import compile
@@ -10,6 +11,12 @@ from attn_opt.dialects.mlir import ir
 from gpu_modules import run
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+
+
+@pytest.fixture(autouse=True)
+def with_gradients():
+    with torch.enable_grad():
+        yield
 
 
 def tensors(*shapes, dtype=torch.float32):

@@ -16,6 +16,8 @@ def share_barriers(rings: list[Ring]) -> None:
     A wait takes some 50 clocks even if the tile is there, and to have registers that were read settle before their
     stage is free as many (measured on an H200): behind a matmul that needs them, at the end of the iteration, they are
     there. So a derivative by keys and values waits once an iteration in place of five times."""
+    if not any(is_read_as_column(ring.loads[0]) for ring in rings):
+        return
     groups: dict[tuple[ir.Block, ...], list[Ring]] = {}
     for ring in rings:
         if blocks := _blocks(ring):
@@ -23,8 +25,9 @@ def share_barriers(rings: list[Ring]) -> None:
     for blocks, group in groups.items():
         has_columns = any(is_read_as_column(ring.loads[0]) for ring in group)
         if has_columns and any(len(beginnings(block)) > 1 for block in blocks) and _have_one_order(group):
+            stages = min(ring.stages for ring in group)
             for ring in group:
-                ring.stages = min(ring.stages for ring in group)
+                ring.stages = stages
             first, *first.followers = group
             for ring in first.followers:
                 ring.leader = first
