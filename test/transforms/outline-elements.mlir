@@ -459,3 +459,43 @@ module attributes {gpu.container_module} {
     return %r#0, %r#1 : tensor<5xi64>, tensor<5x37xi64>
   }
 }
+
+// -----
+
+// A sum over columns: 64 blocks, each of which has 8 columns, as many as 16 bytes of a row hold. Its 512 threads have four
+// rows each, and put their sums together.
+#whole = affine_map<(i, j) -> (i, j)>
+module attributes {gpu.container_module} {
+  gpu.module @columns_kernels {
+    // CHECK-LABEL: gpu.func @columns_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<2048x512xbf16, strided<[?, 1]>>, %[[OUT:.*]]: memref<512xf32, strided<[?]>>) kernel
+    // CHECK-SAME: tile.threads = 512
+    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 512 : index
+    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 8 : index
+    // CHECK: scf.if
+    // CHECK: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[THREADS]]
+    // CHECK: %[[GROUP:.*]] = arith.divui %[[NUMBER]], %[[THREADS]]
+    // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[WIDTH]]
+    // CHECK-COUNT-4: vector.load %[[A]][%{{.*}}, %[[FIRST]]] : {{.*}}, vector<8xbf16>
+    // CHECK-NOT: vector.load
+    // CHECK-COUNT-8: gpu.all_reduce add %{{.*}} uniform
+    // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %[[LANE]]
+    // CHECK: scf.if %[[IS_FIRST]] {
+    // CHECK-COUNT-8: memref.store %{{.*}}, %[[OUT]]
+  }
+  // CHECK-LABEL: func.func @columns
+  // CHECK: gpu.launch_func @columns_kernels::@columns_elements_0 blocks in (%c64,
+  func.func @columns(%a: tensor<2048x512xbf16>) -> tensor<512xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<512xf32>
+    %init = linalg.fill ins(%zero : f32) outs(%e : tensor<512xf32>) -> tensor<512xf32>
+    %r = linalg.generic {indexing_maps = [#whole, affine_map<(i, j) -> (j)>], iterator_types = ["reduction", "parallel"]}
+        ins(%a : tensor<2048x512xbf16>) outs(%init : tensor<512xf32>) {
+    ^bb0(%x: bf16, %old: f32):
+      %y = arith.extf %x : bf16 to f32
+      %s = arith.addf %old, %y : f32
+      linalg.yield %s : f32
+    } -> tensor<512xf32>
+    return %r : tensor<512xf32>
+  }
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -36,6 +37,8 @@ from .thread import (
 )
 from .values import Value, flat, like, register_types
 
+ALL_REDUCE = "gpu.all_reduce"
+
 
 class Emitter:
     """Emits at the insertion point. `values`: what each value of the kernel has become."""
@@ -45,9 +48,13 @@ class Emitter:
         self.values: dict[ir.Value, Value] = {}
 
     def ops(self, ops: Sequence[ir.Operation]) -> None:
-        for op in ops:
-            with op.location:
-                self._op(op)
+        for together, run in itertools.groupby(ops, lambda op: op.name == ALL_REDUCE):
+            if together:
+                self._all_reduce(list(run))
+                continue
+            for op in run:
+                with op.location:
+                    self._op(op)
 
     def _op(self, op: ir.Operation) -> None:
         handler = self.handlers.get(op.name)
@@ -199,33 +206,41 @@ class Emitter:
         lanes = ir.IntegerAttr(op.attributes["cluster_size"]).value
         return [_put_together(self.scalar(op.operands[0]), _combiner(op), lanes)]
 
-    def _all_reduce(self, op: ir.Operation) -> list[Value]:
-        """Of all threads of a block: of each warp, whose results then go through shared memory of this op's own."""
-        warps = self.thread.threads // 32
-        value = _put_together(self.scalar(op.operands[0]), _combiner(op), 32)
+    def _all_reduce(self, ops: Sequence[ir.Operation]) -> None:
+        """Of all threads of a block: of each warp, whose results then go through shared memory of each op's own. Ops
+        that stand one behind the other wait for each other once."""
+        (first, *_), warps = ops, self.thread.threads // WARP
+        with first.location:
+            values = [_put_together(self.scalar(op.operands[0]), _combiner(op), WARP) for op in ops]
+            starts = [self._shared_array(warps, value.type) for value in values]
+            if first.parent.operation.name != "gpu.func":  # in a loop the parts before may not be read yet
+                asm("bar.sync 0;", "", [])
+            with only_if(compare(EQ, self.thread.lane, self.thread.zero)):
+                for value, start in zip(values, starts, strict=True):
+                    part = _element_at(start, self.thread.warp, value.type)
+                    ir.Operation.create("llvm.store", [], [value, part])
+            asm("bar.sync 0;", "", [])
+            own = rem(self.thread.lane, warps)
+            parts = [
+                create("llvm.load", value.type, _element_at(start, own, value.type))
+                for value, start in zip(values, starts, strict=True)
+            ]
+            for op, part in zip(ops, parts, strict=True):
+                self.values[op.results[0]] = _put_together(part, _combiner(op), warps)
+
+    def _shared_array(self, count: int, element: ir.Type) -> ir.Value:
+        """The address of so many elements in shared memory."""
         top = self.module.regions[0].blocks[0]
         symbol = f"parts_{sum(o.name == 'llvm.mlir.global' for o in ops_of(top))}"
         attributes = {
             "sym_name": ir.StringAttr.get(symbol),
-            "global_type": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{warps} x {value.type}>")),
+            "global_type": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{count} x {element}>")),
             "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
             "addr_space": ir.IntegerAttr.get(i32(), SHARED),
         }
         with ir.InsertionPoint.at_block_begin(top):
             ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
-        start = create("llvm.mlir.addressof", pointer(SHARED), global_name=ir.FlatSymbolRefAttr.get(symbol))
-
-        def part_of(warp: ir.Value) -> ir.Value:
-            kind, places = ir.TypeAttr.get(value.type), ir.DenseI32ArrayAttr.get([-(2**31)])
-            return create("llvm.getelementptr", pointer(SHARED), start, warp, elem_type=kind, rawConstantIndices=places)
-
-        if op.parent.operation.name != "gpu.func":  # in a loop the parts before may not be read yet
-            asm("bar.sync 0;", "", [])
-        with only_if(compare(EQ, self.thread.lane, self.thread.zero)):
-            ir.Operation.create("llvm.store", [], [value, part_of(self.thread.warp)])
-        asm("bar.sync 0;", "", [])
-        part = create("llvm.load", value.type, part_of(rem(self.thread.lane, warps)))
-        return [_put_together(part, _combiner(op), warps)]
+        return create("llvm.mlir.addressof", pointer(SHARED), global_name=ir.FlatSymbolRefAttr.get(symbol))
 
     def _shuffle(self, op: ir.Operation) -> list[Value]:
         """What another thread of the warp has, so far before; and whether there is one."""
@@ -261,7 +276,6 @@ class Emitter:
         CONTROL: _control,
         "gpu.shuffle": _shuffle,
         "gpu.subgroup_reduce": _subgroup_reduce,
-        "gpu.all_reduce": _all_reduce,
         "memref.get_global": _get_global,
         "memref.alloc": lambda self, op: [self.values[op.results[0]]],
         "vector.from_elements": lambda self, op: [tuple(self.scalar(v) for v in op.operands)],
@@ -281,6 +295,12 @@ def _goes_round(loop: ir.Operation) -> bool:
 def _combiner(op: ir.Operation) -> str:
     known = INTEGER_REDUCTIONS if isinstance(op.results[0].type, ir.IntegerType) else REDUCTIONS
     return known[str(op.attributes["op"]).split()[-1].rstrip(">")]
+
+
+def _element_at(start: ir.Value, number: ir.Value, element: ir.Type) -> ir.Value:
+    """The address of an element of an array in shared memory."""
+    kind, places = ir.TypeAttr.get(element), ir.DenseI32ArrayAttr.get([-(2**31)])
+    return create("llvm.getelementptr", pointer(SHARED), start, number, elem_type=kind, rawConstantIndices=places)
 
 
 def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
@@ -11,17 +13,19 @@ from ...copying import copy_scalar_body, index_at
 from ...rewriting import defining_op, either, make_for, only_if
 from ...splats import filled_with
 from ..axes import is_first, source_indices
+from .column_lanes import TOGETHER, ColumnLanes
 from .producer_body import extracted
-from .row_lanes import RowLanes
+from .row_lanes import RowLanes, SharedSums
 from .scan_lanes import ScanLanes, scan_lanes
 
 STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
 
 
 class ElementBody:
-    """An element of the results for each thread; where rows are shared (`lanes`, `scan`), for so many threads."""
+    """An element of the results for each thread; where rows or columns are shared (`lanes`, `scan`), for so many
+    threads."""
 
-    def __init__(self, op: ir.Operation, lanes: RowLanes | None):
+    def __init__(self, op: ir.Operation, lanes: SharedSums | None):
         self.op, self.lanes, self.scan = op, lanes, scan_lanes(op)
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
@@ -43,13 +47,17 @@ class ElementBody:
         shared = self.lanes or self.scan
         total = build.index(shared.lanes if shared else 1)
         for d in self._own_loops:
-            total = arith.muli(total, (size or self.of_kernel)(self.sizes[d]))
+            total = arith.muli(total, (size or self.of_kernel)(self._numbers(d)))
         return total
 
     def emit(self, number: ir.Value, inside: ir.Value) -> None:
         """What the thread of that number does, if it is one of them."""
-        if self.lanes is not None:
+        if isinstance(self.lanes, RowLanes):
             self._shared_rows(self.lanes, number, inside)
+            return
+        if isinstance(self.lanes, ColumnLanes):
+            with only_if(inside):  # for all of a block or a warp, or none
+                self._shared_columns(self.lanes, number)
             return
         if self.scan is not None:
             self._running_sums(self.scan, number, inside)
@@ -73,32 +81,81 @@ class ElementBody:
         """Those that elements have numbers along."""
         return [d for d in self.parallel if d not in self.rows]
 
+    def _numbers(self, loop: int) -> ir.Value | int:
+        """How many elements, or groups of columns, have numbers along a loop."""
+        size = self.sizes[loop]
+        if isinstance(self.lanes, ColumnLanes) and loop == self.lanes.loop:
+            assert isinstance(size, int), "columns that are shared are so many"
+            return size // self.lanes.width
+        return size
+
     def _place(self, number: ir.Value) -> dict[int, ir.Value]:
-        """Where the element of that number is."""
+        """Where the element of that number is, or the group of columns."""
         at: dict[int, ir.Value] = dict(self.rows)
         for d in reversed(self._own_loops):
-            at[d] = arith.remui(number, self.of_kernel(self.sizes[d]))
-            number = arith.divui(number, self.of_kernel(self.sizes[d]))
+            at[d] = arith.remui(number, self.of_kernel(self._numbers(d)))
+            number = arith.divui(number, self.of_kernel(self._numbers(d)))
         return at
 
     def _shared_rows(self, by: RowLanes, number: ir.Value, inside: ir.Value) -> None:
         """The sums of a thread's row, of which it adds up a part. All threads of a warp go on to where parts are put
         together, those without a row too."""
         lane, row = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
-        kinds = [v.type.element_type for v in self.op.results]
-        neutral = [build.constant(kind, x) for kind, x in zip(kinds, by.neutral, strict=True)]
+        neutral, at = by.neutral, self._place(row)
 
         def parts() -> list[ir.Value]:
             return self._loops(self.reduced, at, neutral, lane)
 
-        at = self._place(row)
-        values = either(inside, kinds, parts, lambda: neutral)
+        values = either(inside, [v.type for v in neutral], parts, lambda: neutral)
         values = by.put_together(values)
         first = arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))
         with only_if(arith.andi(inside, first)):
-            for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
-                whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
-                self._store(i, whole, at)
+            self._store_sums(by, values, at)
+
+    def _store_sums(self, by: SharedSums, values: Sequence[ir.Value], at: dict[int, ir.Value]) -> None:
+        """What threads have put together, with what there was before."""
+        for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
+            whole = ir.Operation.create(combiner.name, [value.type], [self._init(i, at), value]).result
+            self._store(i, whole, at)
+
+    def _shared_columns(self, by: ColumnLanes, number: ir.Value) -> None:
+        """The sums of the columns of a group, of whose rows a thread adds up every `lanes`-th."""
+        lane, group = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
+        at = self._place(group)
+        at[by.loop] = arith.muli(at[by.loop], build.index(by.width))
+        columns = [{**at, by.loop: arith.addi(at[by.loop], build.index(c))} for c in range(by.width)]
+        sizes = [self.of_kernel(self.sizes[d]) for d in self.reduced]
+        total = functools.reduce(arith.muli, sizes)
+
+        def add_row(round_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            row = arith.addi(arith.muli(round_, build.index(by.lanes)), lane)
+            outermost, places = build.digits(row, sizes[1:])
+            rows, found = dict(zip(self.reduced, [outermost, *places], strict=True)), []
+            pieces = self._pieces(by, {**at, **rows})
+            for c, column in enumerate(columns):
+                loaded = {i: piece[c] for i, piece in pieces.items()}
+                found += self._body({**column, **rows}, values[c * count : (c + 1) * count], loaded)
+            return found
+
+        def add_rows(chunk: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            for number in range(TOGETHER):
+                round_ = arith.addi(arith.muli(chunk, build.index(TOGETHER)), build.index(number))
+                values = add_row(round_, values)
+            return values
+
+        count, known = len(by.combiners), [self.sizes[d] for d in self.reduced]
+        rows = math.prod(n for n in known if isinstance(n, int))
+        if all(isinstance(n, int) for n in known) and rows % by.lanes == 0:
+            rounds = build.index(rows // by.lanes)
+        else:  # some threads have one more than others
+            rounds = arith.divui(arith.subi(arith.addi(total, build.index(by.lanes - 1)), lane), build.index(by.lanes))
+        chunks = arith.divui(rounds, build.index(TOGETHER))
+        values = _loop(chunks, by.neutral * by.width, add_rows)
+        values = _loop(rounds, values, add_row, arith.muli(chunks, build.index(TOGETHER)))
+        values = [v for c in range(by.width) for v in by.put_together(values[c * count : (c + 1) * count])]
+        with only_if(arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))):
+            for c, column in enumerate(columns):
+                self._store_sums(by, values[c * count : (c + 1) * count], column)
 
     def _running_sums(self, by: ScanLanes, number: ir.Value, inside: ir.Value) -> None:
         """Of a thread's part of a row, the last one of which has the sums of all."""
@@ -187,7 +244,7 @@ class ElementBody:
         if not reduced:
             return self._body(at, values)
         first, *rest = reduced
-        if self.lanes is not None and lane is not None and not rest:
+        if isinstance(self.lanes, RowLanes) and lane is not None and not rest:
             return self._part_of_row(self.lanes, at, values, lane)
         count = self.of_kernel(self.sizes[first])
         return _loop(count, values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
@@ -213,17 +270,20 @@ class ElementBody:
 
     def _piece(self, by: RowLanes, first: ir.Value, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
         """The body for the elements of a piece, whose first one is `first`."""
-        here = {**at, by.loop: first}
+        pieces = self._pieces(by, {**at, by.loop: first})
+        for number in range(by.width):
+            here = {**at, by.loop: arith.addi(first, build.index(number))}
+            values = self._body(here, values, {i: piece[number] for i, piece in pieces.items()})
+        return values
+
+    def _pieces(self, by: SharedSums, first: dict[int, ir.Value]) -> dict[int, list[ir.Value]]:
+        """By the number of the operand the elements of a piece, whose first one is there."""
         known: dict[tuple[ir.Value, ir.AffineMap], list[ir.Value]] = {}
         for i in by.along:
             key = self.op.operands[i], self.maps[i]
             if key not in known:
-                known[key] = self._elements(key[0], self._indices(i, here), by.width)
-        for number in range(by.width):
-            here = {**at, by.loop: arith.addi(first, build.index(number))}
-            loaded = {i: known[self.op.operands[i], self.maps[i]][number] for i in by.along}
-            values = self._body(here, values, loaded)
-        return values
+                known[key] = self._elements(key[0], self._indices(i, first), by.width)
+        return {i: known[self.op.operands[i], self.maps[i]] for i in by.along}
 
     def _body(
         self,

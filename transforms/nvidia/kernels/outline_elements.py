@@ -27,6 +27,7 @@ from ...rewriting import (
 )
 from ...slices import slice_offsets
 from ...splats import filled_with, is_constant_tensor, repeated_number
+from ..architecture import WARP
 from ..axes import DYNAMIC, is_first
 from ..constants import constant_memory
 from ..launching import (
@@ -44,10 +45,11 @@ from ..launching import (
     to_tensor,
 )
 from ..marks import BLOCK_THREADS
+from .column_lanes import column_lanes
 from .donated_writes import PUT
 from .element_body import ElementBody
 from .producer_body import thread_count
-from .row_lanes import RowLanes, row_lanes
+from .row_lanes import SharedSums, row_lanes
 from .same_rows import SameRows
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -110,7 +112,7 @@ class OutlineElements(Pass):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             donated = donated_arguments(function) if len(function.regions[0].blocks) else []
-            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
+            parts = [_Part(o, row_lanes(o, self.any_strides) or column_lanes(o, self.any_strides)) for o in left]
             for number, group in enumerate(_groups(parts)):
                 _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
@@ -152,7 +154,7 @@ def _go_together(part: _Part, other: _Part) -> bool:
         is_apart = part.put.results[0] != other.put.operands[2]  # not one after the other into the same argument
         return is_apart and _is_read_behind(part.put, other.op)
     is_sum = part.lanes is not None and other.lanes is not None and part.put is other.put is None
-    return is_sum and _is_read_behind(part.op, other.op)
+    return is_sum and part.own_block == other.own_block and _is_read_behind(part.op, other.op)
 
 
 def _is_read_behind(op: ir.Operation, other: ir.Operation, besides: Collection[ir.Operation] = ()) -> bool:
@@ -164,6 +166,8 @@ def _is_read_behind(op: ir.Operation, other: ir.Operation, besides: Collection[i
 def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
     """One kernel of some ops, and its launch where the last of them stands."""
     last, rows = parts[-1].op, SameRows.of([part.op for part in parts]) if len(parts) > 1 else None
+    own = parts[0].own_block if rows is None else rows.threads
+    threads = own or threads
     with last.location, ir.InsertionPoint(last):
         for part in parts:
             part.prepare([] if rows is None else parts[0].sizes[: rows.rank])
@@ -180,10 +184,11 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         places |= {v: places[m] for v, m in made.items()}
         with ir.InsertionPoint(block):
             _give(parts, places, module, name)
+            if own is not None:
+                block.owner.operation.attributes[BLOCK_THREADS] = build.i64_attribute(own)
             if rows is None:
                 _emit(parts, threads)
             else:
-                block.owner.operation.attributes[BLOCK_THREADS] = build.i64_attribute(rows.threads)
                 _emit_rows(parts, rows)
             ir.Operation.create("gpu.return")
         blocks = build.index(0)
@@ -248,12 +253,17 @@ class _Part(ElementBody):
     """An op, on the host: what the kernel is given. `put`: what puts its results into an argument, which the kernel
     does in that memory."""
 
-    def __init__(self, op: ir.Operation, lanes: RowLanes | None):
+    def __init__(self, op: ir.Operation, lanes: SharedSums | None):
         super().__init__(op, lanes)
         users = [use.owner.operation for result in op.results for use in result.uses]
         self.put = next((user for user in users if user.name == PUT), None)
         if self.put is not None and (set(users) != {self.put} or list(op.results) != list(self.put.operands)[:2]):
             raise PassError("elements that are put into an argument, and their places, have one op to themselves", op)
+
+    @property
+    def own_block(self) -> int | None:
+        """The threads of a block, where all of them share a sum; None: as many as others have."""
+        return self.lanes.lanes if self.lanes is not None and self.lanes.lanes > WARP else None
 
     def prepare(self, rows: Sequence[ir.Value | int]) -> None:
         """`rows`: the sizes of the first loops, which are those of another op, too."""

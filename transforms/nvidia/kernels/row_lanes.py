@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sole_combiner
 from ...online.before_loops import SMALL
@@ -33,26 +34,33 @@ LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all o
 
 
 @dataclass(frozen=True)
-class RowLanes:
-    """`loop`: that is summed over; `along`: the operands whose rows it runs along, of which a thread loads `width`
-    elements at a time; `pieces` of as many make a row; `lanes`: threads of a row, side by side in a warp; `combiners`:
-    how their parts are put together, for each result."""
+class SharedSums:
+    """`lanes`: threads that share a sum, side by side in a warp, or all of a block; `combiners`: how their parts are
+    put together, for each result; `along`: the operands of which a thread loads `width` elements at a time, those
+    along `loop`."""
 
+    lanes: int
+    combiners: tuple[ir.Operation, ...]
     loop: int
     along: tuple[int, ...]
     width: int
-    pieces: int
-    lanes: int
-    combiners: tuple[ir.Operation, ...]
 
     @property
-    def neutral(self) -> list[float]:
-        return [neutral(c.name, c.results[0].type) for c in self.combiners]
+    def neutral(self) -> list[ir.Value]:
+        kinds = [c.results[0].type for c in self.combiners]
+        return [build.constant(kind, neutral(c.name, kind)) for kind, c in zip(kinds, self.combiners, strict=True)]
 
     def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
-        """The sums of what the threads of a row have, in all of them."""
+        """The sums of what the threads have, in all of them."""
         pairs = zip(parts, self.combiners, strict=True)
         return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
+
+
+@dataclass(frozen=True)
+class RowLanes(SharedSums):
+    """`loop`: that is summed over; `pieces` of `width` elements make a row."""
+
+    pieces: int
 
 
 def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -> RowLanes | None:
@@ -60,8 +68,8 @@ def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -
     how many each result of an op on whole tiles may have, where that is known."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
     reduced = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
-    combiners = [c for c in (_in_lanes(op, number) for number in range(len(op.results))) if c is not None]
-    if not reduced or len(combiners) < len(op.results):
+    combiners = combiners_of(op)
+    if not reduced or combiners is None:
         return None
     loop, along, extent = reduced[-1], [], DYNAMIC
     for number, (value, m) in enumerate(zip(op.operands, maps, strict=True)):
@@ -84,12 +92,12 @@ def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -
     elif any(len(maps[number].results) == len(iterator_types(op)) for number in along):
         if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
             return None
-        width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
+        width = math.gcd(extent, *(aligned_width(v, any_strides) for v in read))
     elif _may_be_many(op) or len(reduced) > 1:
         return None  # rows are read again for other results, as of a matmul, and come from the cache
     pieces = extent // width
     lanes = 1 << max(1, min(most, WARP, pieces // AHEAD)).bit_length() - 1
-    return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
+    return RowLanes(lanes, combiners, loop, tuple(along), width, pieces) if lanes > 1 else None
 
 
 def _may_be_many(op: ir.Operation) -> bool:
@@ -104,12 +112,19 @@ def _threads_for_each(op: ir.Operation) -> int:
     return 1 if DYNAMIC in shape else THREADS // max(1, math.prod(shape))
 
 
-def _in_lanes(op: ir.Operation, number: int) -> ir.Operation | None:
-    """As `combiner_of`, of integers, too."""
-    combiner = sole_combiner(op, number)
-    if combiner is not None and combiner.name in INTEGERS:
-        return combiner if str(combiner.results[0].type) in ("i32", "i64") else None
-    return combiner_of(op, number)
+def combiners_of(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
+    """As `combiner_of`, of all results, integers, too; None where a result has none."""
+    found = []
+    for number in range(len(op.results)):
+        combiner = sole_combiner(op, number)
+        if combiner is None or combiner.name not in INTEGERS:
+            combiner = combiner_of(op, number)
+        elif str(combiner.results[0].type) not in ("i32", "i64"):
+            return None
+        if combiner is None:
+            return None
+        found.append(combiner)
+    return tuple(found)
 
 
 def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:
@@ -120,7 +135,7 @@ def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:
     return combiner
 
 
-def _aligned(value: ir.Value, any_strides: bool) -> int:
+def aligned_width(value: ir.Value, any_strides: bool) -> int:
     """How many elements, of 16 bytes at most, can be loaded at once wherever a multiple of as many begins in a row."""
     width = CHUNK // byte_width(value.type.element_type)
     op = defining_op(value)
