@@ -331,6 +331,7 @@ def nvidia(
         "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one
         "sums-apart",
         "sum-rows-first",  # both before it, which makes kernels of rows
+        f"sink-sums{{any-strides={int(any_strides)}}}",  # which others may take along then
         f"outline-rows{{{by_threads}}}",  # before it: what is made with sums over rows is no producer
         f"outline-producers{{{by_threads}}}",  # before ops become others that it cannot see through
         # Once more: what producers shared with an op that follows other loops is that op's alone now.

@@ -116,6 +116,7 @@ PASSES = (
     "nvidia/kernels/round-shared",
     "nvidia/kernels/tile-matmuls",
     "nvidia/kernels/sums-apart",
+    "nvidia/kernels/sink-sums",
     "nvidia/kernels/sum-rows-first",
     "nvidia/kernels/outline-rows",
     "nvidia/kernels/outline-producers",

@@ -462,29 +462,30 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// A sum over columns: 64 blocks, each of which has 8 columns, as many as 16 bytes of a row hold. Its 512 threads have four
-// rows each, and put their sums together.
+// A sum over columns: 32 blocks, each of which has 16 columns, as many as 32 bytes of a row hold. Its 256 threads have
+// eight rows each, four at once, and put their sums together.
 #whole = affine_map<(i, j) -> (i, j)>
 module attributes {gpu.container_module} {
   gpu.module @columns_kernels {
     // CHECK-LABEL: gpu.func @columns_elements_0
     // CHECK-SAME: (%[[A:.*]]: memref<2048x512xbf16, strided<[?, 1]>>, %[[OUT:.*]]: memref<512xf32, strided<[?]>>) kernel
-    // CHECK-SAME: tile.threads = 512
-    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 512 : index
-    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 8 : index
+    // CHECK-SAME: tile.threads = 256
+    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 256 : index
+    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 16 : index
     // CHECK: scf.if
     // CHECK: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[THREADS]]
     // CHECK: %[[GROUP:.*]] = arith.divui %[[NUMBER]], %[[THREADS]]
     // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[WIDTH]]
-    // CHECK-COUNT-4: vector.load %[[A]][%{{.*}}, %[[FIRST]]] : {{.*}}, vector<8xbf16>
+    // CHECK: scf.for
+    // CHECK-COUNT-8: vector.load %[[A]][%{{.*}}, %{{.*}}] : {{.*}}, vector<8xbf16>
     // CHECK-NOT: vector.load
-    // CHECK-COUNT-8: gpu.all_reduce add %{{.*}} uniform
+    // CHECK-COUNT-16: gpu.all_reduce add %{{.*}} uniform
     // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %[[LANE]]
     // CHECK: scf.if %[[IS_FIRST]] {
-    // CHECK-COUNT-8: memref.store %{{.*}}, %[[OUT]]
+    // CHECK-COUNT-16: memref.store %{{.*}}, %[[OUT]]
   }
   // CHECK-LABEL: func.func @columns
-  // CHECK: gpu.launch_func @columns_kernels::@columns_elements_0 blocks in (%c64,
+  // CHECK: gpu.launch_func @columns_kernels::@columns_elements_0 blocks in (%c32,
   func.func @columns(%a: tensor<2048x512xbf16>) -> tensor<512xf32> {
     %zero = arith.constant 0.0 : f32
     %e = tensor.empty() : tensor<512xf32>

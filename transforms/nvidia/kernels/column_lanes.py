@@ -3,12 +3,12 @@
     %s = linalg.generic { s + x } ins(%x : tensor<2048x512xbf16>) -> tensor<512xf32>        // the gradient of a bias
 
 A thread that has a column to itself goes through all rows, one after the other, and there are no more threads than
-columns: most of the GPU has nothing to do. Here a block has as many columns as 16 bytes of a row hold, and each of its
-threads every so many rows of them, several of which it asks for at once::
+columns: most of the GPU has nothing to do. Here a block has as many columns as 32 bytes of a row hold, which is what
+comes from memory at once, and each of its threads every so many rows of them, several of which it asks for together::
 
-    thread            0            1            …     511
-    rows              0 512 1024 … 1 513 1025 …       511 1023 1535 …     columns 8·block to 8·block + 7 of each
-    sums of 8 columns in each thread, which all of the block put together
+    thread            0            1            …     255
+    rows              0 256 512 …  1 257 513 …        255 511 767 …     columns 16·block to 16·block + 15 of each
+    sums of 16 columns in each thread, which all of the block put together
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...extents import static_extents
 from ...online.before_loops import SMALL
+from ..alignment import CHUNK
 from ..architecture import WARP
+from ..elements import byte_width
 from .row_lanes import THREADS, SharedSums, aligned_width, combiners_of
 
+PIECES = 2  # of 16 bytes of a row
 TOGETHER = 4  # rows that a thread asks for before it adds them up
+ROWS = 8  # of a thread, at least: what is put together is as much for fewer
 LEAST_ROWS = 128  # fewer a thread adds up sooner than others are asked
 MOST_RESULTS = THREADS // 2  # more, and threads of their own keep all multiprocessors busy
 OPEN_ROWS = 1024  # what their number is taken to be where it is open
@@ -54,8 +58,10 @@ def column_lanes(op: ir.Operation, any_strides: bool) -> ColumnLanes | None:
         return None
     along = [n for n, dims in enumerate(places) if dims[-1:] == [loop] and dims.count(loop) == 1]
     width = math.gcd(extents[loop] or 1, *(aligned_width(op.operands[n], any_strides) for n in along))
+    if width == min(CHUNK // byte_width(op.operands[n].type.element_type) for n in along):
+        width *= math.gcd((extents[loop] or 1) // width, PIECES)
     groups = results // width
-    lanes = min(rows // TOGETHER, THREADS // groups, MOST_THREADS)
+    lanes = min(rows // ROWS, THREADS // groups, MOST_THREADS)
     return ColumnLanes(max(WARP, 1 << lanes.bit_length() - 1), combiners, loop, tuple(along), width)
 
 

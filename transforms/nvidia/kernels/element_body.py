@@ -12,7 +12,9 @@ from ....dialects.tiling.structured import dim_position, indexing_maps, iterator
 from ...copying import copy_scalar_body, index_at
 from ...rewriting import defining_op, either, make_for, only_if
 from ...splats import filled_with
+from ..alignment import CHUNK
 from ..axes import is_first, source_indices
+from ..elements import byte_width
 from .column_lanes import TOGETHER, ColumnLanes
 from .producer_body import extracted
 from .row_lanes import RowLanes, SharedSums
@@ -233,9 +235,13 @@ class ElementBody:
             return [place] * count
         if count == 1:
             return [ir.Operation.create("memref.load", [kind], [place, *indices]).result]
-        vector = ir.VectorType.get([count], kind)
-        piece = ir.Operation.create("vector.load", [vector], [place, *indices]).result
-        return [extracted(piece, number) for number in range(count)]
+        found, width = [], min(count, CHUNK // byte_width(kind))
+        for start in range(0, count, width):
+            vector = ir.VectorType.get([width], kind)
+            at = [*indices[:-1], arith.addi(indices[-1], build.index(start)) if start else indices[-1]]
+            piece = ir.Operation.create("vector.load", [vector], [place, *at]).result
+            found += [extracted(piece, number) for number in range(width)]
+        return found
 
     def _loops(
         self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value | None = None

@@ -53,6 +53,7 @@ from .row_lanes import SharedSums, row_lanes
 from .same_rows import SameRows
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
+MOST_TOGETHER = 8  # sums of a launch: what they add up is kept until then
 OPEN = 1024  # what an open size is taken to be, to tell that
 
 
@@ -135,7 +136,8 @@ def _groups(parts: list[_Part]) -> list[list[_Part]]:
     groups: list[list[_Part]] = []
     for part in parts:
         last = groups[-1] if groups else []
-        if last and (all(_go_together(p, part) for p in last) or _follows(part, last)):
+        is_one_more = len(last) < MOST_TOGETHER and all(_go_together(p, part) for p in last)
+        if last and (is_one_more or _follows(part, last)):
             last.append(part)
         else:
             groups.append([part])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from ....dialects.mlir import arith, ir
 from ...extents import known_sizes
 from ...graph import ancestor_in
 from ...passes import Pass, option, remark
-from ...reshapes import VIEWS
+from ...reshapes import RESHAPES, VIEWS
 from ...rewriting import (
     defining_op,
     erase_dead,
@@ -99,8 +100,25 @@ def _producers(forall: ir.Operation) -> list[ir.Value]:
     for op in ops_in(forall):
         for value in op.operands:
             if isinstance(value.type, ir.RankedTensorType) and _is_computed(value, forall):
-                found[value] = None
+                found[_read_by_all(value, forall)] = None
     return list(found)
+
+
+def _read_by_all(value: ir.Value, forall: ir.Operation) -> ir.Value:
+    """What it is a view of, where others behind the loop read that, too."""
+    base = through(value, *RESHAPES)
+    if base == value or not _is_computed(base, forall):
+        return value
+    return base if any(_is_behind(user, forall) for user in _readers(base, value)) else value
+
+
+def _readers(value: ir.Value, but: ir.Value) -> Iterator[ir.Operation]:
+    """Ops that read a tensor, or a view of it, but for those that read a certain one."""
+    for use in value.uses if value != but else ():
+        if use.owner.name in RESHAPES:
+            yield from _readers(use.owner.results[0], but)
+        else:
+            yield use.owner.operation
 
 
 def _returned(end: ir.Operation) -> list[ir.Value]:
@@ -179,10 +197,7 @@ class _Kernel(KernelArguments):
             for value, memory, _ in done:
                 when = "" if self.reader.name == "func.return" else ", before the loops,"
                 remark(value.owner.operation, f"computed once{when} in kernel {self.name}")
-                read = [use for use in value.uses if _is_behind(use.owner.operation, self.reader)]
-                tensor = to_tensor(memory, value.type)
-                for use in read:
-                    use.owner.operation.operands[use.operand_number] = tensor
+                _read_from(value, to_tensor(memory, value.type), self.reader)
         return 1
 
     def _lanes(self, value: ir.Value, sizes: list[ir.Value | int]) -> int:
@@ -209,6 +224,20 @@ class _Kernel(KernelArguments):
                     self.block.erase_argument(number)
                 del self.arguments[known:]
                 return False
+
+
+def _read_from(value: ir.Value, tensor: ir.Value, reader: ir.Operation) -> None:
+    """The reader, and those behind it, read `tensor` in the place of a value, and views of it in that of its views."""
+    for use in list(value.uses):
+        user = use.owner.operation
+        if _is_behind(user, reader):
+            user.operands[use.operand_number] = tensor
+        elif user.name in RESHAPES and user.block == reader.block:
+            with user.location:
+                view = user.clone().operation
+            view.operands[0] = tensor
+            _read_from(user.results[0], view.results[0], reader)
+            erase_if_unused(view)
 
 
 def _is_behind(op: ir.Operation, forall: ir.Operation) -> bool:
