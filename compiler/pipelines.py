@@ -352,6 +352,7 @@ def nvidia(
         "drop-roundings",  # after it: which kernels there are is settled
         "canonicalize",
         "cse",
+        "share-kernels",
         f"widen-operands{{native={int(copy_engine)}}}",
         f"assign-layouts{{left-columns={128 if copy_engine else 0}}}",
         "share-elements",  # after it, which gives each op tiles of vectors of its own

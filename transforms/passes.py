@@ -125,6 +125,7 @@ PASSES = (
     "nvidia/kernels/outline-kernels",
     "nvidia/kernels/outline-pads",
     "nvidia/kernels/outline-elements",
+    "nvidia/kernels/share-kernels",
     "nvidia/kernels/drop-roundings",
     "nvidia/schedule/widen-operands",
     "nvidia/schedule/assign-layouts",

@@ -209,11 +209,11 @@ class RaiseAttention(Pass):
         return self._matched(others if matches else [], lambda op: _following(op, given))
 
     @staticmethod
-    def _sum_over_heads(given: Given, progress: Progress, followers: Followers | None = None) -> None:
+    def _sum_over_heads(given: Given, progress: Progress, candidates: Followers | Beside) -> None:
         """Makes sums over queries and heads, which follow from what is `given`, sums over heads (group_sums.py): what
         these sum is looked at in their place."""
         for listed in (progress.others, progress.left):
-            for op in [op for op in listed if is_of_several(op) and (followers is None or op in followers)]:
+            for op in [op for op in listed if is_of_several(op) and op in candidates]:
                 with contextlib.suppress(NearMiss, RecursionError):
                     match = match_attention(op, normalised=False, given=given)
                     found = over_heads(match) if match is not None else None
@@ -221,8 +221,7 @@ class RaiseAttention(Pass):
                         value, each = found
                         op.results[0].replace_all_uses_with(value)
                         listed.insert(listed.index(op), each)
-                        if followers is not None:
-                            followers.replace(op, each)
+                        candidates.replace(op, each)
                         progress.erase(op)
 
     def _given(self, root: ir.Operation) -> Given:
@@ -242,7 +241,7 @@ class RaiseAttention(Pass):
         sharing: list[ir.Operation] = []
         progress.others += progress.left
         if given.kinds:
-            self._sum_over_heads(given, progress)
+            self._sum_over_heads(given, progress, beside)
         while progress.others:
             op = progress.others.pop(0)
             if not has_heads(op) and not (given.kinds and op in beside):

@@ -95,12 +95,12 @@ def test_every_column_is_summed_once(sizes, columns, element, body, dynamic, see
 @pytest.mark.parametrize(
     ("rows", "columns", "element", "expected"),
     [
-        ("4x512", 512, "bf16", (256, 8)),
-        ("4x512", 512, "f32", (256, 4)),
+        ("4x512", 512, "bf16", (128, 8)),
+        ("4x512", 512, "f32", (128, 4)),
         ("64x512", 512, "bf16", (1024, 8)),
         ("2x64", 512, "bf16", (32, 8)),
         ("4x512", 577, "bf16", (128, 1)),
-        ("?x?", 768, "bf16", (128, 8)),
+        ("?x?", 768, "bf16", (64, 8)),
         ("8x8", 512, "bf16", (0, 1)),  # few rows
         ("8x512", 1 << 18, "bf16", (0, 1)),  # as many columns as threads
     ],

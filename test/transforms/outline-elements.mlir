@@ -462,15 +462,15 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// A sum over columns: 32 blocks, each of which has 16 columns, as many as 32 bytes of a row hold. Its 256 threads have
-// eight rows each, four at once, and put their sums together.
+// A sum over columns: 32 blocks, each of which has 16 columns, as many as 32 bytes of a row hold. Its 128 threads have
+// 16 rows each, four at once, and put their sums together.
 #whole = affine_map<(i, j) -> (i, j)>
 module attributes {gpu.container_module} {
   gpu.module @columns_kernels {
     // CHECK-LABEL: gpu.func @columns_elements_0
     // CHECK-SAME: (%[[A:.*]]: memref<2048x512xbf16, strided<[?, 1]>>, %[[OUT:.*]]: memref<512xf32, strided<[?]>>) kernel
-    // CHECK-SAME: tile.threads = 256
-    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 256 : index
+    // CHECK-SAME: tile.threads = 128
+    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 128 : index
     // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 16 : index
     // CHECK: scf.if
     // CHECK: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[THREADS]]

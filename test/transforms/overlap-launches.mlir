@@ -126,6 +126,70 @@ module attributes {gpu.container_module} {
   }
 }
 
+// -----
+
+// A kernel that is launched twice: what it does the first time need not wait, the second time it reads what the launch
+// before it writes, so that it waits before all else. One that is first in its function, and not in another, waits.
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    // CHECK-LABEL: llvm.func @norm
+    // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
+    // CHECK-NEXT:    llvm.return
+    llvm.func @norm() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
+    // CHECK-LABEL: llvm.func @queries
+    // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
+    // CHECK-NEXT:    llvm.return
+    llvm.func @queries() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
+    // CHECK-LABEL: llvm.func @shared
+    // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
+    // CHECK-NEXT:    llvm.mlir.constant
+    // CHECK-NEXT:    llvm.return
+    llvm.func @shared() attributes {gpu.kernel, nvvm.kernel} {
+      %0 = llvm.mlir.constant(0 : i32) : i32
+      llvm.return
+    }
+  }
+  // CHECK-LABEL: func.func @twice
+  // CHECK:         @kernels::@norm {{.*}}) {tile.writes
+  // CHECK:         @kernels::@queries {{.*}}tile.early
+  // CHECK:         @kernels::@shared {{.*}}tile.early
+  // CHECK:         @kernels::@shared {{.*}}tile.early
+  func.func @twice(%a: memref<8xf32>) {
+    %c1 = arith.constant 1 : index
+    %s = arith.constant 0 : i32
+    %x = memref.alloc() : memref<8xf32>
+    %q = memref.alloc() : memref<8xf32>
+    %k = memref.alloc() : memref<8xf32>
+    %v = memref.alloc() : memref<8xf32>
+    gpu.launch_func @kernels::@norm blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%a : memref<8xf32>, %x : memref<8xf32>) {tile.writes = array<i32: 1>}
+    gpu.launch_func @kernels::@queries blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%x : memref<8xf32>, %q : memref<8xf32>) {tile.writes = array<i32: 1>}
+    gpu.launch_func @kernels::@shared blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%x : memref<8xf32>, %k : memref<8xf32>) {tile.writes = array<i32: 1>}
+    gpu.launch_func @kernels::@shared blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%k : memref<8xf32>, %v : memref<8xf32>) {tile.writes = array<i32: 1>}
+    return
+  }
+  // CHECK-LABEL: func.func @later
+  // CHECK:         @kernels::@queries {{.*}}) {tile.writes
+  // CHECK:         @kernels::@norm {{.*}}tile.early
+  func.func @later(%a: memref<8xf32>) {
+    %c1 = arith.constant 1 : index
+    %s = arith.constant 0 : i32
+    %x = memref.alloc() : memref<8xf32>
+    gpu.launch_func @kernels::@queries blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%a : memref<8xf32>, %x : memref<8xf32>) {tile.writes = array<i32: 1>}
+    gpu.launch_func @kernels::@norm blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        dynamic_shared_memory_size %s args(%x : memref<8xf32>, %a : memref<8xf32>) {tile.writes = array<i32: 1>}
+    return
+  }
+}
+
 // RUN: not attn-opt %S/outline-kernels/attention.mlir --outline-kernels --overlap-launches 2>&1 | FileCheck %s --check-prefix=EARLY
 // EARLY: error: the kernel @{{.*}} is no llvm.func: run this pass after tiles-to-nvvm
 // RUN: not attn-opt %S/outline-kernels/attention.mlir --outline-kernels --host-copies 2>&1 | FileCheck %s --check-prefix=HOST

@@ -76,6 +76,11 @@ class Beside:
     def __contains__(self, op: ir.Operation) -> bool:
         return op in self._beside or _top(op) != op
 
+    def replace(self, op: ir.Operation, by: ir.Operation) -> None:
+        """`by` stands in the place of `op`."""
+        if op in self._beside:
+            self._beside.add(by)
+
 
 def _may_be_exponential(op: ir.Operation) -> bool:
     return op.name != POWER or constant_value(op.operands[1]) is None  # 2^x, not x^2

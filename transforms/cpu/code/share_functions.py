@@ -4,6 +4,7 @@ import collections
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
+from ...nameless import nameless, outlines
 from ...passes import Pass
 from ...rewriting import ops_in
 from .outlining import is_outlined
@@ -26,7 +27,7 @@ class ShareFunctions(Pass):
 
     def run(self, op: ir.Operation) -> None:
         functions = ops_in(op, "func.func")
-        alike = collections.Counter(map(_outlines, functions))  # texts take long
+        alike = collections.Counter(map(outlines, functions))
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
         for function in functions:
@@ -34,15 +35,9 @@ class ShareFunctions(Pass):
                 callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
                 if callee in renamed:
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])
-            if not is_outlined(function) or alike[_outlines(function)] == 1:
+            if not is_outlined(function) or alike[outlines(function)] == 1:
                 continue
-            name = ir.StringAttr(function.attributes["sym_name"]).value
-            text = function.get_asm(use_local_scope=True, assume_verified=True).replace(f"@{name}(", "@(", 1)
+            name, text = ir.StringAttr(function.attributes["sym_name"]).value, nameless(function)
             if first.setdefault(text, name) != name:
                 renamed[name] = first[text]
                 function.erase()
-
-
-def _outlines(function: ir.Operation) -> tuple[ir.Attribute, int]:
-    """What functions that are the same have in common: their type, and how many ops stand in them side by side."""
-    return function.attributes["function_type"], sum(len(block.operations) for block in function.regions[0].blocks)

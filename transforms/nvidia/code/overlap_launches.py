@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
@@ -40,40 +41,81 @@ class OverlapLaunches(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for function in ops_in(op, "func.func"):
-            launches = ops_in(function, "gpu.launch_func")
-            late = _late(launches)
+        kernels = _Kernels(op)
+        for name, uses in kernels.uses.items():
+            block, late = kernels.block(name), name in kernels.late
+            waits = ops_in(block.owner.operation, CONTROL)
+            is_waiting = any(use.number for use in uses)
+            for wait in waits if late or not is_waiting else []:
+                wait.erase()
+            with uses[0].launch.location:
+                if is_waiting and (late or not waits):
+                    end = ops_of(block)[-1]
+                    with ir.InsertionPoint(end) if late else ir.InsertionPoint.at_block_begin(block):
+                        waits = [control("wait")]
+                if any(use.next is not None for use in uses):
+                    behind = is_waiting and not late and any(use.next in kernels.late for use in uses)
+                    with ir.InsertionPoint.after(waits[0]) if behind else ir.InsertionPoint.at_block_begin(block):
+                        control("launch_dependents")
+            for use in uses:
+                if use.number:
+                    use.launch.attributes[EARLY] = ir.UnitAttr.get()
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A launch, its number in its function, and the name of the kernel that is launched next."""
+
+    launch: ir.Operation
+    number: int
+    next: str | None
+
+
+class _Kernels:
+    """Those that are launched, by their names. `late`: that need not wait before their end, wherever they are."""
+
+    def __init__(self, top: ir.Operation):
+        self.top = top
+        self.uses: dict[str, list[_Use]] = {}
+        functions = [ops_in(function, "gpu.launch_func") for function in ops_in(top, "func.func")]
+        for launches in functions:
+            names = [*map(_name, launches), None]
             for number, launch in enumerate(launches):
-                block = _kernel(op, launch)
-                waits = ops_in(block.owner.operation, CONTROL)
-                for wait in waits if late[number] or not number else []:
-                    wait.erase()
-                with launch.location:
-                    if number:
-                        launch.attributes[EARLY] = ir.UnitAttr.get()
-                        if late[number] or not waits:
-                            end = ops_of(block)[-1]
-                            with ir.InsertionPoint(end) if late[number] else ir.InsertionPoint.at_block_begin(block):
-                                waits = [control("wait")]
-                    if number + 1 < len(launches):
-                        behind = number and late[number + 1] and not late[number]
-                        with ir.InsertionPoint.after(waits[0]) if behind else ir.InsertionPoint.at_block_begin(block):
-                            control("launch_dependents")
+                self.uses.setdefault(_name(launch), []).append(_Use(launch, number, names[number + 1]))
+        early: set[str] = set()
+        while True:  # one that has to wait somewhere waits everywhere, which may keep others from being late
+            found = [(_name(one), late) for launches in functions for one, late in _late(launches, early)]
+            wait = {name for name, late in found if not late}
+            self.late = {name for name, _ in found} - wait
+            if wait == early:
+                break
+            early = wait
+
+    def block(self, name: str) -> ir.Block:
+        kernels = (f for f in ops_in(self.top, "llvm.func") if ir.StringAttr(f.attributes["sym_name"]).value == name)
+        kernel = next(kernels, None)
+        if kernel is None:
+            launch = self.uses[name][0].launch
+            raise PassError(f"the kernel @{name} is no llvm.func: run this pass after tiles-to-nvvm", launch)
+        return kernel.regions[0].blocks[0]
 
 
-def _late(launches: list[ir.Operation]) -> list[bool]:
-    """Whether each need not wait before its end: it has no memory in common, that one of them writes, with launches
-    that may be at work when its blocks come. `done`: the launches that are not, once the last one lets it come, are
-    those before that number. Of a launch that may have no blocks nothing can be told."""
-    found: list[bool] = []
+def _name(launch: ir.Operation) -> str:
+    return str(launch.attributes["kernel"]).rpartition("@")[2]
+
+
+def _late(launches: list[ir.Operation], early: Collection[str]) -> Iterator[tuple[ir.Operation, bool]]:
+    """Of each whether it need not wait before its end: it has no memory in common, that one of them writes, with
+    launches that may be at work when its blocks come. `done`: the launches that are not, once the last one lets it
+    come, are those before that number. Of a launch that may have no blocks nothing can be told. Those of the names
+    `early` wait in any case."""
     memory = [_memory(launch) for launch in launches]
     done = 0
-    for number in range(len(launches)):
-        may_wait = number > 0 and is_surely_launched(launches[number - 1])
+    for number, launch in enumerate(launches):
+        may_wait = number > 0 and is_surely_launched(launches[number - 1]) and _name(launch) not in early
         is_late = may_wait and all(_are_apart(memory[number], other) for other in memory[done:number])
-        found.append(is_late)
+        yield launch, is_late
         done = done if is_late else number
-    return found
 
 
 Memory = tuple[set[ir.Value | None], set[ir.Value | None]]  # that is used, and that of it that is written
@@ -93,13 +135,3 @@ def _are_apart(one: Memory, other: Memory) -> bool:
     return all(
         None not in used | written and not used & written for used, written in ((one[0], other[1]), (other[0], one[1]))
     )
-
-
-def _kernel(top: ir.Operation, launch: ir.Operation) -> ir.Block:
-    """The block of the kernel that is launched."""
-    name = str(launch.attributes["kernel"]).rpartition("@")[2]
-    kernels = (f for f in ops_in(top, "llvm.func") if ir.StringAttr(f.attributes["sym_name"]).value == name)
-    kernel = next(kernels, None)
-    if kernel is None:
-        raise PassError(f"the kernel @{name} is no llvm.func: run this pass after tiles-to-nvvm", launch)
-    return kernel.regions[0].blocks[0]

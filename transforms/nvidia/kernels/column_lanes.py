@@ -6,8 +6,8 @@ A thread that has a column to itself goes through all rows, one after the other,
 columns: most of the GPU has nothing to do. Here a block has as many columns as 32 bytes of a row hold, which is what
 comes from memory at once, and each of its threads every so many rows of them, several of which it asks for together::
 
-    thread            0            1            …     255
-    rows              0 256 512 …  1 257 513 …        255 511 767 …     columns 16·block to 16·block + 15 of each
+    thread            0            1            …     127
+    rows              0 128 256 …  1 129 257 …        127 255 383 …     columns 16·block to 16·block + 15 of each
     sums of 16 columns in each thread, which all of the block put together
 """
 
@@ -28,7 +28,7 @@ from .row_lanes import THREADS, SharedSums, aligned_width, combiners_of
 
 PIECES = 2  # of 16 bytes of a row
 TOGETHER = 4  # rows that a thread asks for before it adds them up
-ROWS = 8  # of a thread, at least: what is put together is as much for fewer
+ROWS = 16  # of a thread, at least: what is put together is as much for fewer
 LEAST_ROWS = 128  # fewer a thread adds up sooner than others are asked
 MOST_RESULTS = THREADS // 2  # more, and threads of their own keep all multiprocessors busy
 OPEN_ROWS = 1024  # what their number is taken to be where it is open
@@ -51,7 +51,7 @@ def column_lanes(op: ir.Operation, any_strides: bool) -> ColumnLanes | None:
     places = [[dim_position(e) for e in m.results] for m in maps[:first]]
     whole = [dims for dims in places if len({*dims} - {None}) == len(kinds)]
     loops = {dims[-1] for dims in whole}
-    if results is None or results > MOST_RESULTS or rows < LEAST_ROWS or len(loops) != 1:
+    if not results or results > MOST_RESULTS or rows < LEAST_ROWS or len(loops) != 1:
         return None
     (loop,) = loops
     if loop is None or kinds[loop] == "reduction":

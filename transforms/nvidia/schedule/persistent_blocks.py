@@ -98,7 +98,7 @@ class _Kernel:
         rows, tiles = rows_of(number), self._pass_tiles()
         if rows is None:
             return InTurn(number, tiles)
-        (known,) = self.counts if len(self.counts) == 1 else [None]
+        known = self.counts[0] if len(set(self.counts)) == 1 else None
         dealt = None if known is None else AsDealt.of(number, tiles, rows, known, self.multiprocessors)
         return dealt or InPairs(number, tiles, rows)
 
