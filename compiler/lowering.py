@@ -239,6 +239,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             *(["infinite-masks"] if target == "nvidia" else []),
             *([few] if versions and not tiling else []),
             "join-products",
+            "join-pieces",
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),

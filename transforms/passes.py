@@ -32,6 +32,7 @@ PASSES = (
     "cpu/version-queries",
     "nvidia/version-functions",
     "infinite-masks",
+    "join-pieces",
     "join-products",
     "fuse-attention",
     "check-sizes",

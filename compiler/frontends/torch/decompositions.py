@@ -433,6 +433,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.resize.default] = torch_shapes.resize
     table[torch.ops.aten.constant_pad_nd.default] = torch_shapes.constant_pad_nd
     table[torch.ops.aten.roll.default] = torch_shapes.roll
+    table[torch.ops.aten.select_scatter.default] = torch_shapes.select_scatter
     table[torch.ops.aten.split_with_sizes.default] = torch_shapes.split_with_sizes
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.prims.copy_strided.default] = lambda x, stride: x.clone()

@@ -161,6 +161,13 @@ def as_strided_scatter(x: torch.Tensor, source: torch.Tensor, size: Any, stride:
 KEEPS_ORDER = (None, torch.preserve_format, torch.contiguous_format)
 
 
+def select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: int) -> torch.Tensor:
+    """A slice of one element is written, as others are: torch-mlir compares numbers of elements instead."""
+    dim = dim % x.dim()
+    first = index if index >= 0 else index + x.shape[dim]
+    return x.slice_scatter(source.unsqueeze(dim), dim, first, first + 1)
+
+
 def split_with_sizes(x: torch.Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     """aten.split_with_sizes, such as of ``chunk``, as slices where sizes are open, which has no lowering."""
     if not _is_dynamic(sizes):

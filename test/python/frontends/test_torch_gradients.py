@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import warnings
 
 import pytest
@@ -90,6 +91,26 @@ def test_gradients_of_any_sizes(queries, keys, columns, of_values, bias):
     args = needy((2, queries, columns), (2, keys, columns), (2, keys, of_values), (queries, keys), ())
     function = learned if bias else by_hand
     args = args if bias else args[:3]
+    assert_like_float64(function, args, fast=compile(function, args), atol=5e-6)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.sampled_from([0, 1, -1]), st.data())
+@settings(deadline=None, max_examples=12)
+def test_gradients_of_what_is_read_in_parts(cuts, dim, data):
+    """By slices, single elements among them, some of which may be read twice or not at all (``join-pieces``)."""
+    cuts = [0, *sorted(cuts), 13]
+    parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+    parts = data.draw(st.permutations([*parts, *data.draw(st.lists(st.sampled_from(parts), max_size=1))]))
+    parts = parts[: data.draw(st.integers(1, len(parts)))]
+    has_whole, element = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0, 12, -1]))
+
+    def function(x):
+        x = x.movedim(0, dim)
+        found = [(x.movedim(dim, 0)[part] * (n + 1.5)).sin().sum(0) for n, part in enumerate(parts)]
+        found += [] if element is None else [x.select(dim, element).cos()]
+        return sum(found) + (x.exp().sum(dim) if has_whole else 0)
+
+    args = needy((13, 4, 5))
     assert_like_float64(function, args, fast=compile(function, args), atol=5e-6)
 
 
