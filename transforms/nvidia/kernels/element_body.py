@@ -121,43 +121,48 @@ class ElementBody:
             self._store(i, whole, at)
 
     def _shared_columns(self, by: ColumnLanes, number: ir.Value) -> None:
-        """The sums of the columns of a group, of whose rows a thread adds up every `lanes`-th."""
+        """The sums of a group of columns, of which a thread adds up some rows."""
         lane, group = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
-        at = self._place(group)
-        at[by.loop] = arith.muli(at[by.loop], build.index(by.width))
-        columns = [{**at, by.loop: arith.addi(at[by.loop], build.index(c))} for c in range(by.width)]
-        sizes = [self.of_kernel(self.sizes[d]) for d in self.reduced]
-        total = functools.reduce(arith.muli, sizes)
+        first, count = self._place(group), len(by.combiners)
+        first[by.loop] = arith.muli(first[by.loop], build.index(by.width))
+        columns = [{**first, by.loop: arith.addi(first[by.loop], build.index(c))} for c in range(by.width)]
+        parts = self._part_of_columns(by, columns, lane)
+        sums = [by.put_together(parts[c * count : (c + 1) * count]) for c in range(by.width)]
+        with only_if(arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))):
+            for at, values in zip(columns, sums, strict=True):
+                self._store_sums(by, values, at)
 
-        def add_row(round_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            row = arith.addi(arith.muli(round_, build.index(by.lanes)), lane)
-            outermost, places = build.digits(row, sizes[1:])
-            rows, found = dict(zip(self.reduced, [outermost, *places], strict=True)), []
-            pieces = self._pieces(by, {**at, **rows})
+    def _part_of_columns(self, by: ColumnLanes, columns: list[dict[int, ir.Value]], lane: ir.Value) -> list[ir.Value]:
+        """What every `lanes`-th row adds to the columns, of each of them the values of all sums."""
+        sizes, count = [self.of_kernel(self.sizes[d]) for d in self.reduced], len(by.combiners)
+
+        def add_row(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            outermost, places = build.digits(arith.addi(arith.muli(number, build.index(by.lanes)), lane), sizes[1:])
+            row = dict(zip(self.reduced, [outermost, *places], strict=True))
+            pieces, found = self._pieces(by, columns[0] | row), []
             for c, column in enumerate(columns):
                 loaded = {i: piece[c] for i, piece in pieces.items()}
-                found += self._body({**column, **rows}, values[c * count : (c + 1) * count], loaded)
+                found += self._body(column | row, values[c * count : (c + 1) * count], loaded)
             return found
 
-        def add_rows(chunk: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            for number in range(TOGETHER):
-                round_ = arith.addi(arith.muli(chunk, build.index(TOGETHER)), build.index(number))
-                values = add_row(round_, values)
+        def add_rows(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            first = arith.muli(number, build.index(TOGETHER))
+            for n in range(TOGETHER):
+                values = add_row(arith.addi(first, build.index(n)), values)
             return values
 
-        count, known = len(by.combiners), [self.sizes[d] for d in self.reduced]
-        rows = math.prod(n for n in known if isinstance(n, int))
-        if all(isinstance(n, int) for n in known) and rows % by.lanes == 0:
-            rounds = build.index(rows // by.lanes)
-        else:  # some threads have one more than others
-            rounds = arith.divui(arith.subi(arith.addi(total, build.index(by.lanes - 1)), lane), build.index(by.lanes))
-        chunks = arith.divui(rounds, build.index(TOGETHER))
-        values = _loop(chunks, by.neutral * by.width, add_rows)
-        values = _loop(rounds, values, add_row, arith.muli(chunks, build.index(TOGETHER)))
-        values = [v for c in range(by.width) for v in by.put_together(values[c * count : (c + 1) * count])]
-        with only_if(arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))):
-            for c, column in enumerate(columns):
-                self._store_sums(by, values[c * count : (c + 1) * count], column)
+        rows = self._rows(by, functools.reduce(arith.muli, sizes), lane)
+        whole = arith.divui(rows, build.index(TOGETHER))
+        values = _loop(whole, by.neutral * by.width, add_rows)
+        return _loop(rows, values, add_row, arith.muli(whole, build.index(TOGETHER)))
+
+    def _rows(self, by: ColumnLanes, total: ir.Value, lane: ir.Value) -> ir.Value:
+        """How many rows a thread has, of all; some may have one more than the others."""
+        known = [n for d in self.reduced if isinstance(n := self.sizes[d], int)]
+        if len(known) == len(self.reduced) and math.prod(known) % by.lanes == 0:
+            return build.index(math.prod(known) // by.lanes)
+        behind = arith.addi(total, build.index(by.lanes - 1))
+        return arith.divui(arith.subi(behind, lane), build.index(by.lanes))
 
     def _running_sums(self, by: ScanLanes, number: ir.Value, inside: ir.Value) -> None:
         """Of a thread's part of a row, the last one of which has the sums of all."""

@@ -87,7 +87,8 @@ class OutlineElements(Pass):
           %x = gpu.subgroup_reduce add %part cluster(size = 4)
           scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
 
-    So have running sums along rows (`scan_lanes.py`).
+    So have running sums along rows (`scan_lanes.py`), and sums over columns, of which a block has some
+    (`column_lanes.py`).
 
     Sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So is
     what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
@@ -136,7 +137,8 @@ def _groups(parts: list[_Part]) -> list[list[_Part]]:
     groups: list[list[_Part]] = []
     for part in parts:
         last = groups[-1] if groups else []
-        is_one_more = len(last) < MOST_TOGETHER and all(_go_together(p, part) for p in last)
+        has_room = len(last) < MOST_TOGETHER or part.put is not None
+        is_one_more = has_room and all(_go_together(p, part) for p in last)
         if last and (is_one_more or _follows(part, last)):
             last.append(part)
         else:
