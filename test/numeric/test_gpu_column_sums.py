@@ -109,6 +109,18 @@ def test_threads_of_columns(rows, columns, element, expected):
     assert of_block(text_of(rows, columns, element, "squares")) == expected
 
 
+def test_complex_numbers_are_no_pieces():
+    """A thread has a column of these to itself."""
+    text = text_of("4x512", 64, "f32", "squares")
+    for old, new in [
+        ("tensor<4x512x64xf32>", "tensor<4x512x64xcomplex<f32>>"),
+        ("^bb0(%x: f32", "^bb0(%z0: complex<f32>"),
+        ("%z = ", "%x = complex.abs %z0 : complex<f32>\n%z = "),
+    ]:
+        text = text.replace(old, new)
+    assert of_block(text) == (0, 1)
+
+
 def test_sums_of_the_same_rows_are_one_launch():
     """The gradients of a norm's weight and bias: of f16 times a row's number, and of itself, integers beside them."""
     text = """

@@ -57,6 +57,8 @@ def column_lanes(op: ir.Operation, any_strides: bool) -> ColumnLanes | None:
     if loop is None or kinds[loop] == "reduction":
         return None
     along = [n for n, dims in enumerate(places) if dims[-1:] == [loop] and dims.count(loop) == 1]
+    if not all(isinstance(op.operands[n].type.element_type, (ir.FloatType, ir.IntegerType)) for n in along):
+        return None
     width = math.gcd(extents[loop] or 1, *(aligned_width(op.operands[n], any_strides) for n in along))
     if width == min(CHUNK // byte_width(op.operands[n].type.element_type) for n in along):
         width *= math.gcd((extents[loop] or 1) // width, PIECES)
