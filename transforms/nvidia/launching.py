@@ -68,7 +68,12 @@ def relaunch(launch: ir.Operation, operands: Sequence[ir.Value], memory: ir.Valu
 def launches_of(kernel: ir.Operation) -> list[ir.Operation]:
     name = ir.StringAttr(kernel.attributes["sym_name"]).value
     launches = ops_in(kernel.parent.operation.parent.operation, "gpu.launch_func")
-    return [o for o in launches if str(o.attributes["kernel"]).rpartition("@")[2] == name]
+    return [o for o in launches if launched(o) == name]
+
+
+def launched(launch: ir.Operation) -> str:
+    """The name of the kernel."""
+    return str(launch.attributes["kernel"]).rpartition("@")[2]
 
 
 def update_type(kernel: ir.Operation) -> None:

@@ -1,5 +1,8 @@
 """The combiners of reductions that kernels know, and what threads put together by them."""
 
+from collections.abc import Sequence
+
+from ...dialects import build
 from ...dialects.mlir import ir
 from .architecture import WARP
 
@@ -28,6 +31,11 @@ def neutral(combiner: str, kind: ir.Type) -> float:
         return NEUTRAL[combiner]
     greatest = (1 << (ir.IntegerType(kind).width - 1)) - 1
     return {"arith.addi": 0, "arith.maxsi": -greatest - 1, "arith.minsi": greatest}[combiner]
+
+
+def neutrals(combiners: Sequence[ir.Operation]) -> list[ir.Value]:
+    """Of each combiner the number that it leaves alone."""
+    return [build.constant(c.results[0].type, neutral(c.name, c.results[0].type)) for c in combiners]
 
 
 def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:

@@ -9,7 +9,7 @@ from ....dialects.mlir import ir
 from ...passes import Pass, PassError
 from ...rewriting import ops_in, ops_of
 from ..launched_memory import is_surely_launched, root
-from ..launching import CONTROL, FIRST_ARGUMENT, control
+from ..launching import CONTROL, FIRST_ARGUMENT, control, launched
 from .tiles_to_nvvm import WRITES
 
 EARLY = "tile.early"  # of a launch: its blocks may come before the launch before it is done
@@ -79,12 +79,12 @@ class _Kernels:
         self.uses: dict[str, list[_Use]] = {}
         functions = [ops_in(function, "gpu.launch_func") for function in ops_in(top, "func.func")]
         for launches in functions:
-            names = [*map(_name, launches), None]
+            names = [*map(launched, launches), None]
             for number, launch in enumerate(launches):
-                self.uses.setdefault(_name(launch), []).append(_Use(launch, number, names[number + 1]))
+                self.uses.setdefault(launched(launch), []).append(_Use(launch, number, names[number + 1]))
         early: set[str] = set()
         while True:  # one that has to wait somewhere waits everywhere, which may keep others from being late
-            found = [(_name(one), late) for launches in functions for one, late in _late(launches, early)]
+            found = [(launched(one), late) for launches in functions for one, late in _late(launches, early)]
             wait = {name for name, late in found if not late}
             self.late = {name for name, _ in found} - wait
             if wait == early:
@@ -100,10 +100,6 @@ class _Kernels:
         return kernel.regions[0].blocks[0]
 
 
-def _name(launch: ir.Operation) -> str:
-    return str(launch.attributes["kernel"]).rpartition("@")[2]
-
-
 def _late(launches: list[ir.Operation], early: Collection[str]) -> Iterator[tuple[ir.Operation, bool]]:
     """Of each whether it need not wait before its end: it has no memory in common, that one of them writes, with
     launches that may be at work when its blocks come. `done`: the launches that are not, once the last one lets it
@@ -112,7 +108,7 @@ def _late(launches: list[ir.Operation], early: Collection[str]) -> Iterator[tupl
     memory = [_memory(launch) for launch in launches]
     done = 0
     for number, launch in enumerate(launches):
-        may_wait = number > 0 and is_surely_launched(launches[number - 1]) and _name(launch) not in early
+        may_wait = number > 0 and is_surely_launched(launches[number - 1]) and launched(launch) not in early
         is_late = may_wait and all(_are_apart(memory[number], other) for other in memory[done:number])
         yield launch, is_late
         done = done if is_late else number

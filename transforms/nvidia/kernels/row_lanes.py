@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sole_combiner
 from ...online.before_loops import SMALL
@@ -25,7 +24,7 @@ from ..alignment import CHUNK
 from ..architecture import WARP
 from ..axes import DYNAMIC, is_first, kept_dims
 from ..elements import byte_width
-from ..reductions import INTEGERS, NEUTRAL, neutral, put_together
+from ..reductions import INTEGERS, NEUTRAL, neutrals, put_together
 
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
 FEW_RESULTS = 4096  # which threads of their own would keep few multiprocessors busy
@@ -47,8 +46,7 @@ class SharedSums:
 
     @property
     def neutral(self) -> list[ir.Value]:
-        kinds = [c.results[0].type for c in self.combiners]
-        return [build.constant(kind, neutral(c.name, kind)) for kind, c in zip(kinds, self.combiners, strict=True)]
+        return neutrals(self.combiners)
 
     def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
         """The sums of what the threads have, in all of them."""

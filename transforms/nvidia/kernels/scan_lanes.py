@@ -24,7 +24,7 @@ from ...extents import static_extents
 from ...graph import depends_on
 from ...rewriting import defining_op
 from ..architecture import WARP
-from ..reductions import INTEGERS, NEUTRAL, neutral
+from ..reductions import INTEGERS, NEUTRAL, neutrals
 from .row_lanes import FEW_RESULTS
 
 LEAST = 2  # elements of a thread: fewer, and it only exchanges
@@ -41,8 +41,7 @@ class ScanLanes:
 
     @property
     def neutral(self) -> list[ir.Value]:
-        kinds = [c.results[0].type for c in self.combiners]
-        return [build.constant(kind, neutral(c.name, kind)) for kind, c in zip(kinds, self.combiners, strict=True)]
+        return neutrals(self.combiners)
 
     def combined(self, some: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[ir.Value]:
         pairs = zip(self.combiners, some, others, strict=True)

@@ -7,7 +7,7 @@ from ....dialects.mlir import ir
 from ...nameless import nameless, outlines
 from ...passes import Pass
 from ...rewriting import ops_in
-from ..launching import launches_of
+from ..launching import launched, launches_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ShareKernels(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        firsts = {_name(launches[0]) for f in ops_in(op, "func.func") if (launches := ops_in(f, "gpu.launch_func"))}
+        firsts = {launched(launches[0]) for f in ops_in(op, "func.func") if (launches := ops_in(f, "gpu.launch_func"))}
         kernels = [o for o in ops_in(op, "gpu.func") if ir.StringAttr(o.attributes["sym_name"]).value not in firsts]
         alike = collections.Counter(map(outlines, kernels))
         first: dict[tuple[ir.Operation, str], ir.Attribute] = {}
@@ -41,7 +41,3 @@ class ShareKernels(Pass):
                 for launch in launches:
                     launch.attributes["kernel"] = shared
                 kernel.erase()
-
-
-def _name(launch: ir.Operation) -> str:
-    return str(launch.attributes["kernel"]).rpartition("@")[2]
