@@ -418,6 +418,40 @@ def test_a_model_in_training(p):
         assert error < 2 * allowed + 1e-2 * other.abs().max()
 
 
+class Gated(torch.nn.Module):
+    """A block as Llama's: norms of roots of mean squares, of queries and keys, too, and a gated layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.own = (torch.nn.RMSNorm(n, eps=1e-5) for n in (128, 128, 64))
+        self.qkv, self.out = torch.nn.Linear(128, 384, bias=False), torch.nn.Linear(128, 128, bias=False)
+        self.gate, self.up = (torch.nn.Linear(128, 352, bias=False) for _ in range(2))
+        self.down = torch.nn.Linear(352, 128, bias=False)
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv(self.first(x)).view(batch, tokens, 3, 2, 64).permute(2, 0, 3, 1, 4)
+        o = F.scaled_dot_product_attention(self.own(q), self.own(k), v, is_causal=True)
+        x = x + self.out(o.transpose(1, 2).reshape(batch, tokens, width))
+        h = self.second(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_gated_block_in_training(dtype):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Gated(), Gated()).cuda().to(dtype)
+    x, given = tensors((2, 150, 128), (2, 150, 128), dtype=dtype)
+    kernel, exact, wide = compile(model, (x,), target="nvidia"), copy.deepcopy(model).double(), x.double()
+    wanted, wide = [x.requires_grad_(), *model.parameters()], wide.requires_grad_()
+    found = torch.autograd.grad(kernel(x), wanted, given)
+    eager = torch.autograd.grad(model(x), wanted, given)
+    right = torch.autograd.grad(exact(wide), [wide, *exact.parameters()], given.double())
+    for one, theirs, other in zip(found, eager, right, strict=True):
+        error, allowed = ((other - y.double()).abs().max() for y in (one, theirs))
+        assert error < 2 * allowed + TOLERANCE[dtype] * other.abs().max()
+
+
 def test_a_kernel_of_the_cpu_says_where_its_arguments_are():
     q, k, v = tensors((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64), dtype=torch.float32)
     kernel = compile(causal, (q.cpu(), k.cpu(), v.cpu()))

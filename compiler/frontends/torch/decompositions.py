@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import dropout_masks
@@ -362,12 +363,20 @@ def native_layer_norm(
     return result.to(x.dtype), mean, rstd
 
 
-def rms_norm(x: torch.Tensor, shape: list[int], weight: Any = None, eps: float | None = None) -> torch.Tensor:
-    """aten.rms_norm: squares of halves are beyond their type from 256 on."""
+def fused_rms_norm(
+    x: torch.Tensor, shape: list[int], weight: Any = None, eps: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """aten._fused_rms_norm, as rms_norm is differentiated on GPUs: squares of halves are beyond their type from 256
+    on."""
     wide = _not_narrow(x)
     squares = (wide * wide).mean(list(range(-len(shape), 0)), keepdim=True)
-    result = wide * torch.rsqrt(squares + (torch.finfo(wide.dtype).eps if eps is None else eps))
-    return (result if weight is None else result * weight).to(x.dtype)
+    rstd = torch.rsqrt(squares + (torch.finfo(wide.dtype).eps if eps is None else eps))
+    result = wide * rstd
+    return (result if weight is None else result * weight).to(x.dtype), rstd
+
+
+def rms_norm(x: torch.Tensor, shape: list[int], weight: Any = None, eps: float | None = None) -> torch.Tensor:
+    return fused_rms_norm(x, shape, weight, eps)[0]
 
 
 def in_float32(op: Any) -> Callable:
@@ -454,6 +463,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.elu.default] = elu
     table[torch.ops.aten.native_group_norm.default] = native_group_norm
     table[torch.ops.aten.rms_norm.default] = rms_norm
+    table[torch.ops.aten._fused_rms_norm.default] = fused_rms_norm
+    table.update(get_decompositions([torch.ops.aten._fused_rms_norm_backward]))
     table.update({op: in_float32(op) for op in SUMS})
     table[torch.ops.aten.hypot.default] = hypot
     table[torch.ops.aten.var_mean.correction] = var_mean

@@ -261,6 +261,24 @@ def test_batch_norm_in_training():
     assert not any(buffer.requires_grad for buffer in model.buffers())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("eps", [None, 1e-3])
+def test_fused_rms_norm(eps, dtype):
+    """As rms_norm becomes on GPUs where it is differentiated: its sums alone are kept."""
+
+    def attended(q, k, v, weight):
+        q, k = (torch.ops.aten._fused_rms_norm(x, [16], w, eps)[0] for x, w in ((q, weight), (k, None)))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    q, k, v, w = (x.detach().to(dtype).requires_grad_() for x in needy((2, 9, 16), (2, 11, 16), (2, 11, 16), (16,)))
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v, w)]
+    compile(attended, (q, k, v, w))(q, k, v, w).square().sum().backward()
+    attended(*wide).square().sum().backward()
+    for one, other in zip((q, k, v, w), wide, strict=True):
+        error = (one.grad.double() - other.grad).norm() / other.grad.norm()
+        assert error < (1e-5 if dtype == torch.float32 else 2e-2)
+
+
 outside = torch.nn.Parameter(torch.linspace(-1, 1, 64).view(8, 8))
 
 
