@@ -95,14 +95,17 @@ def reduce_over_threads(op, frame):
     kinds = {"add": np.add, "mul": np.multiply, "maximumf": np.maximum, "maxnumf": np.fmax}
     kinds |= {"minimumf": np.minimum, "minnumf": np.fmin, "maxsi": np.maximum, "minsi": np.minimum}
     combine = kinds[str(op.operation.attributes["op"]).split()[-1].rstrip(">")]
-    lanes = op.operation.attributes["cluster_size"].value if "cluster_size" in op.operation.attributes else None
+    attributes = op.operation.attributes
+    lanes = attributes["cluster_size"].value if "cluster_size" in attributes else None
+    apart = next((name for name in ("cluster_stride", "tile.beside") if name in attributes), None)
+    beside = attributes[apart].value if apart else 1
 
     def run(operands):
-        width = lanes or Threads.of_block
+        width = lanes * beside if lanes else Threads.of_block
         active = Threads.active.reshape(-1, width)
         assert (active.all(1) == active.any(1)).all(), "some threads pass by a reduction"
-        parts = np.broadcast_to(operands[0], Threads.active.shape).reshape(-1, width)
-        return [np.repeat(combine.reduce(parts, axis=1), width)]
+        parts = np.broadcast_to(operands[0], Threads.active.shape).reshape(-1, width // beside, beside)
+        return [np.tile(combine.reduce(parts, axis=1), width // beside).ravel()]
 
     return run
 

@@ -287,7 +287,7 @@ module attributes {{gpu.container_module}} {{
         attributes {{tile.threads = {threads} : i64}} {{
       %i = gpu.thread_id x
       %x = memref.load %a[%i] : memref<{threads}xf32, strided<[1]>>
-      %s = gpu.all_reduce {kind} %x uniform {{}} : (f32) -> f32
+      %s = gpu.all_reduce {kind} %x uniform {{}} {{tile.beside = {beside} : i64}} : (f32) -> f32
       memref.store %s, %o[%i] : memref<{threads}xf32, strided<[1]>>
       gpu.return
     }}
@@ -297,18 +297,22 @@ module attributes {{gpu.container_module}} {{
 
 
 @pytest.mark.parametrize("kind", ["add", "maximumf", "mul"])
-@pytest.mark.parametrize("threads", [64, 128, 512, 1024])
-def test_what_all_threads_of_a_block_have(threads, kind):
-    """Each thread gets what all have, by way of shared memory, of which there is a word for each warp."""
+@pytest.mark.parametrize(
+    ("threads", "beside"), [(64, 1), (128, 1), (512, 1), (1024, 1), (64, 4), (512, 2), (512, 4), (1024, 8), (128, 32)]
+)
+def test_what_all_threads_of_a_block_have(threads, beside, kind):
+    """Each thread gets what all have, or every so many-th, by way of shared memory, of which there is a word for each
+    warp."""
     rng = np.random.default_rng(0)
     array, target = (1 + rng.uniform(-0.01, 0.01, threads)).astype(np.float32), np.zeros(threads, np.float32)
-    shared = Memory(np.zeros(4 * threads // 32, np.uint8))
+    shared = Memory(np.zeros(4 * beside * threads // 32, np.uint8))
     memories = [shared, Memory(array.view(np.uint8), 1 << 20), Memory(target.view(np.uint8), 1 << 30)]
     with CONTEXT:
-        module = parse_module(ALL.format(threads=threads, kind=kind), "test.mlir", CONTEXT)
+        module = parse_module(ALL.format(threads=threads, kind=kind, beside=beside), "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         Threads(threads, memories, in_block=threads).call(function, [1 << 20, 1 << 30])
-    expected = {"add": np.sum, "maximumf": np.max, "mul": np.prod}[kind](array.astype(np.float64))
-    np.testing.assert_allclose(target, np.full(threads, expected), rtol=1e-5)
+    combine = {"add": np.sum, "maximumf": np.max, "mul": np.prod}[kind]
+    expected = combine(array.astype(np.float64).reshape(-1, beside), 0)
+    np.testing.assert_allclose(target, np.tile(expected, threads // beside), rtol=1e-5)
     assert np.all(shared.written == 1)

@@ -462,30 +462,35 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// A sum over columns: 32 blocks, each of which has 16 columns, as many as 32 bytes of a row hold. Its 128 threads have
-// 16 rows each, four at once, and put their sums together.
+// A sum over columns: 16 blocks, each of which has 32 columns, in four threads beside each other. Its 512 threads have
+// 16 rows each, four at once, and every fourth one of them puts its sums together.
 #whole = affine_map<(i, j) -> (i, j)>
 module attributes {gpu.container_module} {
   gpu.module @columns_kernels {
     // CHECK-LABEL: gpu.func @columns_elements_0
     // CHECK-SAME: (%[[A:.*]]: memref<2048x512xbf16, strided<[?, 1]>>, %[[OUT:.*]]: memref<512xf32, strided<[?]>>) kernel
-    // CHECK-SAME: tile.threads = 128
-    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 128 : index
-    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 16 : index
+    // CHECK-SAME: tile.threads = 512
+    // CHECK-DAG: %[[THREADS:.*]] = arith.constant 512 : index
+    // CHECK-DAG: %[[BESIDE:.*]] = arith.constant 4 : index
+    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 8 : index
     // CHECK: scf.if
     // CHECK: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[THREADS]]
     // CHECK: %[[GROUP:.*]] = arith.divui %[[NUMBER]], %[[THREADS]]
-    // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[WIDTH]]
+    // CHECK: %[[PIECE:.*]] = arith.remui %[[LANE]], %[[BESIDE]]
+    // CHECK: %[[ROW:.*]] = arith.divui %[[LANE]], %[[BESIDE]]
+    // CHECK: %[[BEFORE:.*]] = arith.muli %{{.*}}, %[[BESIDE]]
+    // CHECK: %[[PIECES:.*]] = arith.addi %[[BEFORE]], %[[PIECE]]
+    // CHECK: arith.muli %[[PIECES]], %[[WIDTH]]
     // CHECK: scf.for
-    // CHECK-COUNT-8: vector.load %[[A]][%{{.*}}, %{{.*}}] : {{.*}}, vector<8xbf16>
+    // CHECK-COUNT-4: vector.load %[[A]][%{{.*}}, %{{.*}}] : {{.*}}, vector<8xbf16>
     // CHECK-NOT: vector.load
-    // CHECK-COUNT-16: gpu.all_reduce add %{{.*}} uniform
-    // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %[[LANE]]
+    // CHECK-COUNT-8: } {tile.beside = 4 : i64} : (f32) -> f32
+    // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %[[ROW]]
     // CHECK: scf.if %[[IS_FIRST]] {
-    // CHECK-COUNT-16: memref.store %{{.*}}, %[[OUT]]
+    // CHECK-COUNT-8: memref.store %{{.*}}, %[[OUT]]
   }
   // CHECK-LABEL: func.func @columns
-  // CHECK: gpu.launch_func @columns_kernels::@columns_elements_0 blocks in (%c32,
+  // CHECK: gpu.launch_func @columns_kernels::@columns_elements_0 blocks in (%c16,
   func.func @columns(%a: tensor<2048x512xbf16>) -> tensor<512xf32> {
     %zero = arith.constant 0.0 : f32
     %e = tensor.empty() : tensor<512xf32>

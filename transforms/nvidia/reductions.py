@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ...dialects import build
 from ...dialects.mlir import ir
 from .architecture import WARP
+from .marks import BESIDE
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
@@ -38,15 +39,18 @@ def neutrals(combiners: Sequence[ir.Operation]) -> list[ir.Value]:
     return [build.constant(c.results[0].type, neutral(c.name, c.results[0].type)) for c in combiners]
 
 
-def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:
-    """What so many threads have that stand side by side, of a warp or all of a block, in each of them."""
+def put_together(part: ir.Value, combiner: str, threads: int, beside: int = 1) -> ir.Value:
+    """What so many threads have, of a warp or all of a block, in each of them. They stand side by side, or, where
+    `beside` of them have results of their own, that far apart."""
     if threads == 1:
         return part
     kind = KINDS.get(combiner, combiner.removeprefix("arith."))
     attributes: dict[str, ir.Attribute] = {"op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>")}
-    if threads > WARP:
+    if threads * beside > WARP:
         attributes["uniform"] = ir.UnitAttr.get()
+        if beside > 1:
+            attributes[BESIDE] = build.i64_attribute(beside)
         return ir.Operation.create("gpu.all_reduce", [part.type], [part], attributes, regions=1).result
     i32 = ir.IntegerType.get_signless(32)
-    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, 1)}
+    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, beside)}
     return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result

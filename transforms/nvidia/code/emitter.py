@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -15,15 +16,15 @@ from ...rewriting import copy_op, defining_op, for_body, make_for, make_while, o
 from ...splats import numbers_of
 from ..architecture import WARP
 from ..launching import CONTROL
+from ..marks import BESIDE
 from . import spread
 from .memory import GLOBAL, SHARED, Memory, store_element
 from .scalars import emit_scalar
 from .thread import (
-    EQ,
     Registers,
     Thread,
+    add,
     asm,
-    compare,
     constant,
     create,
     i32,
@@ -37,8 +38,6 @@ from .thread import (
 )
 from .values import Value, flat, like, register_types
 
-ALL_REDUCE = "gpu.all_reduce"
-
 
 class Emitter:
     """Emits at the insertion point. `values`: what each value of the kernel has become."""
@@ -48,9 +47,9 @@ class Emitter:
         self.values: dict[ir.Value, Value] = {}
 
     def ops(self, ops: Sequence[ir.Operation]) -> None:
-        for together, run in itertools.groupby(ops, lambda op: op.name == ALL_REDUCE):
-            if together:
-                self._all_reduce(list(run))
+        for kind, run in itertools.groupby(ops, lambda op: (op.name, _beside(op)) if op.name in self.in_runs else None):
+            if kind is not None:
+                self.in_runs[kind[0]](self, list(run))
                 continue
             for op in run:
                 with op.location:
@@ -202,31 +201,32 @@ class Emitter:
         return [piece[number]]
 
     def _subgroup_reduce(self, op: ir.Operation) -> list[Value]:
-        """Of so many neighbouring threads of a warp, all of which get the result."""
-        lanes = ir.IntegerAttr(op.attributes["cluster_size"]).value
-        return [_put_together(self.scalar(op.operands[0]), _combiner(op), lanes)]
+        """Of so many threads of a warp, neighbours or so far apart, all of which get the result."""
+        lanes, apart = (ir.IntegerAttr(op.attributes[f"cluster_{name}"]).value for name in ("size", "stride"))
+        return [_put_together(self.scalar(op.operands[0]), _combiner(op), lanes, apart)]
 
     def _all_reduce(self, ops: Sequence[ir.Operation]) -> None:
-        """Of all threads of a block: of each warp, whose results then go through shared memory of each op's own. Ops
-        that stand one behind the other wait for each other once."""
-        (first, *_), warps = ops, self.thread.threads // WARP
+        """Of all threads of a block, or of every so many-th one: of each warp, whose results then go through shared
+        memory of each op's own. Ops that stand one behind the other wait for each other once."""
+        (first, *_), warps, beside = ops, self.thread.threads // WARP, _beside(ops[0])
         with first.location:
-            values = [_put_together(self.scalar(op.operands[0]), _combiner(op), WARP) for op in ops]
-            starts = [self._shared_array(warps, value.type) for value in values]
+            values = [_put_together(self.scalar(op.operands[0]), _combiner(op), WARP // beside, beside) for op in ops]
+            starts = [self._shared_array(warps * beside, value.type) for value in values]
             if first.parent.operation.name != "gpu.func":  # in a loop the parts before may not be read yet
                 asm("bar.sync 0;", "", [])
-            with only_if(compare(EQ, self.thread.lane, self.thread.zero)):
+            with only_if(less(self.thread.lane, constant(i32(), beside))):
+                own = add(mul(self.thread.warp, beside), self.thread.lane)
                 for value, start in zip(values, starts, strict=True):
-                    part = _element_at(start, self.thread.warp, value.type)
-                    ir.Operation.create("llvm.store", [], [value, part])
+                    ir.Operation.create("llvm.store", [], [value, _element_at(start, own, value.type)])
             asm("bar.sync 0;", "", [])
-            own = rem(self.thread.lane, warps)
-            parts = [
-                create("llvm.load", value.type, _element_at(start, own, value.type))
-                for value, start in zip(values, starts, strict=True)
-            ]
-            for op, part in zip(ops, parts, strict=True):
-                self.values[op.results[0]] = _put_together(part, _combiner(op), warps)
+            count = min(warps * beside, WARP)  # that a warp reads at once
+            own = rem(self.thread.lane, count)
+            for op, start in zip(ops, starts, strict=True):
+                kind = op.results[0].type
+                places = [_element_at(start, add(own, n), kind) for n in range(0, warps * beside, count)]
+                parts = [create("llvm.load", kind, place) for place in places]
+                part = functools.reduce(functools.partial(create, _combiner(op), kind), parts)
+                self.values[op.results[0]] = _put_together(part, _combiner(op), count // beside, beside)
 
     def _shared_array(self, count: int, element: ir.Type) -> ir.Value:
         """The address of so many elements in shared memory."""
@@ -259,6 +259,8 @@ class Emitter:
         copy_op(op, {})
         return []
 
+    # What emits ops of the same name that stand one behind the other, all of them together.
+    in_runs: ClassVar[dict[str, Callable[[Any, list[ir.Operation]], None]]] = {"gpu.all_reduce": _all_reduce}
     # What emits an op of each name; of others, those on numbers alone are emitted as they are.
     handlers: ClassVar[dict[str, Callable[[Any, ir.Operation], list[Value]]]] = {
         "arith.constant": _constant,
@@ -303,11 +305,15 @@ def _element_at(start: ir.Value, number: ir.Value, element: ir.Type) -> ir.Value
     return create("llvm.getelementptr", pointer(SHARED), start, number, elem_type=kind, rawConstantIndices=places)
 
 
-def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:
-    """What so many neighbouring threads of a warp have, a power of two, in each of them."""
+def _put_together(value: ir.Value, combiner: str, lanes: int, apart: int) -> ir.Value:
+    """What so many threads of a warp have that are so far apart, powers of two, in each of them."""
     for bit in range(lanes.bit_length() - 1):
-        value = create(combiner, value.type, value, shuffled(value, "bfly", 1 << bit))
+        value = create(combiner, value.type, value, shuffled(value, "bfly", apart << bit))
     return value
+
+
+def _beside(op: ir.Operation) -> int:
+    return ir.IntegerAttr(op.attributes[BESIDE]).value if BESIDE in op.attributes else 1
 
 
 # Of reductions over threads.

@@ -3,12 +3,14 @@
     %s = linalg.generic { s + x } ins(%x : tensor<2048x512xbf16>) -> tensor<512xf32>        // the gradient of a bias
 
 A thread that has a column to itself goes through all rows, one after the other, and there are no more threads than
-columns: most of the GPU has nothing to do. Here a block has as many columns as 32 bytes of a row hold, which is what
-comes from memory at once, and each of its threads every so many rows of them, several of which it asks for together::
+columns: most of the GPU has nothing to do. Here each thread has as many columns as 16 bytes of a row hold, of every so
+many rows, several of which it asks for together, and a block some such threads beside each other: a warp's load touches
+a row of the cache for each of its rows, whatever it takes of it::
 
-    thread            0            1            …     127
-    rows              0 128 256 …  1 129 257 …        127 255 383 …     columns 16·block to 16·block + 15 of each
-    sums of 16 columns in each thread, which all of the block put together
+    thread            0            1            2            3            4            …     511
+    columns           0 to 7       8 to 15      16 to 23     24 to 31     0 to 7             24 to 31     and 32·block
+    rows              0 128 256 …  0 128 256 …  0 128 256 …  0 128 256 …  1 129 257 …        127 255 383 …
+    sums of 8 columns in each thread, which every fourth one of the block put together
 """
 
 from __future__ import annotations
@@ -21,12 +23,10 @@ from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...extents import static_extents
 from ...online.before_loops import SMALL
-from ..alignment import CHUNK
 from ..architecture import WARP
-from ..elements import byte_width
 from .row_lanes import THREADS, SharedSums, aligned_width, combiners_of
 
-PIECES = 2  # of 16 bytes of a row
+BESIDE = 4  # threads that have pieces of the same rows
 TOGETHER = 4  # rows that a thread asks for before it adds them up
 ROWS = 16  # of a thread, at least: what is put together is as much for fewer
 LEAST_ROWS = 128  # fewer a thread adds up sooner than others are asked
@@ -37,7 +37,12 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class ColumnLanes(SharedSums):
-    """`loop`: the columns, `width` of which the threads share."""
+    """`loop`: the columns, `width` of which a thread has."""
+
+    @property
+    def columns(self) -> int:
+        """Of all threads."""
+        return self.width * self.beside
 
 
 def column_lanes(op: ir.Operation, any_strides: bool) -> ColumnLanes | None:
@@ -60,11 +65,11 @@ def column_lanes(op: ir.Operation, any_strides: bool) -> ColumnLanes | None:
     if not all(isinstance(op.operands[n].type.element_type, (ir.FloatType, ir.IntegerType)) for n in along):
         return None
     width = math.gcd(extents[loop] or 1, *(aligned_width(op.operands[n], any_strides) for n in along))
-    if width == min(CHUNK // byte_width(op.operands[n].type.element_type) for n in along):
-        width *= math.gcd((extents[loop] or 1) // width, PIECES)
-    groups = results // width
-    lanes = min(rows // ROWS, THREADS // groups, MOST_THREADS)
-    return ColumnLanes(max(WARP, 1 << lanes.bit_length() - 1), combiners, loop, tuple(along), width)
+    beside = math.gcd((extents[loop] or 1) // width, BESIDE)
+    groups = results // (width * beside)
+    lanes = min(rows // ROWS * beside, THREADS // groups, MOST_THREADS)
+    lanes = max(WARP, 1 << lanes.bit_length() - 1)
+    return ColumnLanes(lanes, beside, combiners, loop, tuple(along), width)
 
 
 def _product(extents: Sequence[int | None]) -> int | None:

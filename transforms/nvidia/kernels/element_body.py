@@ -88,7 +88,7 @@ class ElementBody:
         size = self.sizes[loop]
         if isinstance(self.lanes, ColumnLanes) and loop == self.lanes.loop:
             assert isinstance(size, int), "columns that are shared are so many"
-            return size // self.lanes.width
+            return size // self.lanes.columns
         return size
 
     def _place(self, number: ir.Value) -> dict[int, ir.Value]:
@@ -121,10 +121,12 @@ class ElementBody:
             self._store(i, whole, at)
 
     def _shared_columns(self, by: ColumnLanes, number: ir.Value) -> None:
-        """The sums of a group of columns, of which a thread adds up some rows."""
+        """The sums of a group of columns, of some of which a thread adds up some rows."""
         lane, group = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
+        piece, lane = arith.remui(lane, build.index(by.beside)), arith.divui(lane, build.index(by.beside))
         first, count = self._place(group), len(by.combiners)
-        first[by.loop] = arith.muli(first[by.loop], build.index(by.width))
+        pieces = arith.addi(arith.muli(first[by.loop], build.index(by.beside)), piece)
+        first[by.loop] = arith.muli(pieces, build.index(by.width))
         columns = [{**first, by.loop: arith.addi(first[by.loop], build.index(c))} for c in range(by.width)]
         parts = self._part_of_columns(by, columns, lane)
         sums = [by.put_together(parts[c * count : (c + 1) * count]) for c in range(by.width)]
@@ -133,11 +135,11 @@ class ElementBody:
                 self._store_sums(by, values, at)
 
     def _part_of_columns(self, by: ColumnLanes, columns: list[dict[int, ir.Value]], lane: ir.Value) -> list[ir.Value]:
-        """What every `lanes`-th row adds to the columns, of each of them the values of all sums."""
+        """What every so many-th row adds to the columns, of each of them the values of all sums."""
         sizes, count = [self.of_kernel(self.sizes[d]) for d in self.reduced], len(by.combiners)
 
         def add_row(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            outermost, places = build.digits(arith.addi(arith.muli(number, build.index(by.lanes)), lane), sizes[1:])
+            outermost, places = build.digits(arith.addi(arith.muli(number, build.index(by.of_each)), lane), sizes[1:])
             row = dict(zip(self.reduced, [outermost, *places], strict=True))
             pieces, found = self._pieces(by, columns[0] | row), []
             for c, column in enumerate(columns):
@@ -159,10 +161,10 @@ class ElementBody:
     def _rows(self, by: ColumnLanes, total: ir.Value, lane: ir.Value) -> ir.Value:
         """How many rows a thread has, of all; some may have one more than the others."""
         known = [n for d in self.reduced if isinstance(n := self.sizes[d], int)]
-        if len(known) == len(self.reduced) and math.prod(known) % by.lanes == 0:
-            return build.index(math.prod(known) // by.lanes)
-        behind = arith.addi(total, build.index(by.lanes - 1))
-        return arith.divui(arith.subi(behind, lane), build.index(by.lanes))
+        if len(known) == len(self.reduced) and math.prod(known) % by.of_each == 0:
+            return build.index(math.prod(known) // by.of_each)
+        behind = arith.addi(total, build.index(by.of_each - 1))
+        return arith.divui(arith.subi(behind, lane), build.index(by.of_each))
 
     def _running_sums(self, by: ScanLanes, number: ir.Value, inside: ir.Value) -> None:
         """Of a thread's part of a row, the last one of which has the sums of all."""

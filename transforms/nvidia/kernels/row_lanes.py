@@ -34,11 +34,12 @@ LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all o
 
 @dataclass(frozen=True)
 class SharedSums:
-    """`lanes`: threads that share a sum, side by side in a warp, or all of a block; `combiners`: how their parts are
-    put together, for each result; `along`: the operands of which a thread loads `width` elements at a time, those
-    along `loop`."""
+    """`lanes`: threads that share sums, side by side in a warp, or all of a block, `beside` of which have sums of their
+    own; `combiners`: how their parts are put together, for each result; `along`: the operands of which a thread loads
+    `width` elements at a time, those along `loop`."""
 
     lanes: int
+    beside: int
     combiners: tuple[ir.Operation, ...]
     loop: int
     along: tuple[int, ...]
@@ -48,10 +49,15 @@ class SharedSums:
     def neutral(self) -> list[ir.Value]:
         return neutrals(self.combiners)
 
+    @property
+    def of_each(self) -> int:
+        """Threads that share one sum."""
+        return self.lanes // self.beside
+
     def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
         """The sums of what the threads have, in all of them."""
         pairs = zip(parts, self.combiners, strict=True)
-        return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
+        return [put_together(part, combiner.name, self.of_each, self.beside) for part, combiner in pairs]
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -
         return None  # rows are read again for other results, as of a matmul, and come from the cache
     pieces = extent // width
     lanes = 1 << max(1, min(most, WARP, pieces // AHEAD)).bit_length() - 1
-    return RowLanes(lanes, combiners, loop, tuple(along), width, pieces) if lanes > 1 else None
+    return RowLanes(lanes, 1, combiners, loop, tuple(along), width, pieces) if lanes > 1 else None
 
 
 def _may_be_many(op: ir.Operation) -> bool:
