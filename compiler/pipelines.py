@@ -323,12 +323,13 @@ def nvidia(
         "fold-copies",
         "drop-results",
         "round-shared",  # before any op is computed where it is read
-        f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
+        f"tile-matmuls{{multiprocessors={multiprocessors}{'' if copy_engine else ' rows=128 columns=128'}}}",
         "parallel-loops",
         "expand-before-slices",
         "drop-units",
         "fuse-elements",
         "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one
+        "recompute-elements",  # after it: which loops read what is settled
         "sums-apart",
         "sum-rows-first",  # both before it, which makes kernels of rows
         f"sink-sums{{any-strides={int(any_strides)}}}",  # which others may take along then
@@ -388,6 +389,7 @@ def nvidia(
             if copy_engine
             else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]
         ),
+        "elements-as-stored",  # after all that changes what stands behind loops
         f"stage-loads{{shared-memory={0 if of.is_hopper else of.shared_memory}}}",  # what no copy engine does
         "canonicalize",
         "cse",

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.mlir import arith, ir
 from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
-from ..dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types, reduces
+from ..dialects.tiling.structured import (
+    StructuredTiling,
+    all_parallel,
+    dim_position,
+    indexing_maps,
+    iterator_types,
+    reduces,
+)
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
 from .passes import Pass, option, remark
-from .reshapes import RESHAPES, replace_if_undone, reshape, simplified
+from .reshapes import RESHAPES, readers, replace_if_undone, reshape, simplified
 from .rewriting import defining_op, erase_if_unused, ops_in, ops_of
 from .slices import Size, insert_parallel, slice_offsets, slice_sizes
 
@@ -70,9 +77,20 @@ class FuseConsumers(Pass):
                 op = use.owner.operation
                 if op.name != "linalg.generic" or op.block != forall.block or (self.narrow and not _ends_narrow(op)):
                     continue
-                if _Fusion(forall, op).is_possible():
+                if not _is_computed_where_read(op, forall) and _Fusion(forall, op).is_possible():
                     return op
         return None
+
+
+def _is_computed_where_read(op: ir.Operation, forall: ir.Operation) -> bool:
+    """Whether the loop stores what an op reads anyway, for sums, and less than its result, which is read by ops that
+    can compute it element by element."""
+    read = [v for v in op.operands if v in list(forall.results)]
+    stored = all(any(map(reduces, readers(v, op.block, RESHAPES))) for v in read)
+    widths = [v.type.element_type.width for v in read]
+    wider = len(read) == 1 and op.results[0].type.element_type.width > widths[0]
+    names = {user.name for user in readers(op.results[0], op.block, RESHAPES)}
+    return stored and wider and names == {"linalg.generic"}
 
 
 def _numbers_for_bits(forall: ir.Operation) -> None:
@@ -251,10 +269,7 @@ class _Fusion:
         for value in op.operands:
             owner = defining_op(value)
             if self._store_of(value) is None and owner is not None and owner not in before:
-                sources = [defining_op(v) for v in owner.operands]
-                if owner.name not in ("tensor.empty", *RESHAPES) or any(
-                    s is not None and s not in before for s in sources
-                ):
+                if not _depends_on(owner, before):
                     return False
                 owner.move_before(self.forall)
         return True
@@ -322,6 +337,15 @@ class _Fusion:
         op.erase()
         erase_if_unused(old)
         return new
+
+
+def _depends_on(op: ir.Operation, before: set[ir.Operation]) -> bool:
+    """Whether an op that computes element by element, or moves elements, needs nothing but these."""
+    if op.name not in ("tensor.empty", *RESHAPES) and not (op.name == "linalg.generic" and all_parallel(op)):
+        return False
+    inside = set(ops_in(op))
+    sources = [defining_op(v) for inner in (op, *inside) for v in inner.operands]
+    return all(source is None or source in before or source in inside for source in sources)
 
 
 def _number(builder: TileBuilder, index: Index) -> Size:

@@ -49,7 +49,7 @@ class FuseElements(Pass):
                         continue
                     for extract in ops_in(consumer, "tensor.extract"):
                         self._at_extract(extract, consumer)
-                    while (found := self._fusable(consumer)) is not None:
+                    while not _is_left_to_readers(consumer) and (found := self._fusable(consumer)) is not None:
                         consumer = _fused(consumer, *found)
 
     def _at_extract(self, extract: ir.Operation, consumer: ir.Operation) -> None:
@@ -131,6 +131,12 @@ def _is_elementwise(op: ir.Operation) -> bool:
 def _widens(op: ir.Operation) -> bool:
     """Whether all that it does is to make floats wider."""
     return body_names(op) == ["arith.extf"]
+
+
+def _is_left_to_readers(op: ir.Operation) -> bool:
+    """Whether it only makes floats wider, for ops that do so themselves: what it reads stays narrow in memory."""
+    users = [use.owner.operation for use in op.results[0].uses] if _widens(op) else []
+    return bool(users) and all(user.name == "linalg.generic" and user.block == op.block for user in users)
 
 
 def _is_of_few(op: ir.Operation) -> bool:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ..dialects.mlir import ir, tensor
 from ..dialects.tiling.tensor_ops import reassociation
+from .graph import ancestor_in
 from .linear import DYNAMIC
 from .slices import Size, split
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 VIEWS = ("tensor.cast", "tensor.extract_slice", *RESHAPES)
+
+
+def readers(value: ir.Value, block: ir.Block, views: Collection[str] = VIEWS) -> Iterator[ir.Operation]:
+    """The ops of a block that read a tensor, or such a view of it."""
+    for use in value.uses:
+        user = ancestor_in(use.owner, block)
+        if user is not None and user.name in views:
+            yield from readers(user.results[0], block, views)
+        elif user is not None:
+            yield user
 
 
 def source_dims(op: ir.Operation) -> list[int | None] | None:

@@ -555,3 +555,65 @@ def test_pooling_by_scores_of_one_query(tokens, arch):
     (found,) = run_module(text, [a, q], arch=arch)
     np.testing.assert_allclose(found, np.einsum("bn,bnd->bd", e / e.sum(-1, keepdims=True), a), atol=1e-5)
     assert compile(text, target="nvidia", arch=arch).ir("ptx")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("rows, columns", [(200, 144), (64, 100), (130, 37)])
+def test_results_that_are_made_of_one_sigmoid(rows, columns, element, arch):
+    """The derivative of silu(g)·u: both of its results, and the loop's product, take the sigmoid of g, which is in no
+    memory."""
+    y, w, f = (f"tensor<{rows}x{columns}x{kind}>" for kind in (element, element, "f32"))
+    same, twice = "affine_map<(i, j) -> (i, j)>", '["parallel", "parallel"]'
+    text = f"""func.func @main(%x: tensor<{rows}x96x{element}>, %w: tensor<96x{columns}x{element}>, %g: {y}, %u: {y})
+    -> ({y}, {y}) {{
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %ef = tensor.empty() : {f}
+  %e = tensor.empty() : {y}
+  %i = linalg.fill ins(%zero : f32) outs(%ef : {f}) -> {f}
+  %d = linalg.matmul ins(%x, %w : tensor<{rows}x96x{element}>, tensor<96x{columns}x{element}>) outs(%i : {f}) -> {f}
+  %s = linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = {twice}}} ins(%g : {y}) outs(%ef : {f}) {{
+  ^bb0(%a: {element}, %o: f32):
+    %b = arith.extf %a : {element} to f32
+    %n = arith.negf %b : f32
+    %p = math.exp %n : f32
+    %q = arith.addf %p, %one : f32
+    %r = arith.divf %one, %q : f32
+    linalg.yield %r : f32
+  }} -> {f}
+  %du = linalg.generic {{indexing_maps = [{same}, {same}, {same}, {same}], iterator_types = {twice}}}
+      ins(%d, %s, %g : {f}, {f}, {y}) outs(%e : {y}) {{
+  ^bb0(%a: f32, %b: f32, %c: {element}, %o: {element}):
+    %v = arith.extf %c : {element} to f32
+    %silu = arith.mulf %v, %b : f32
+    %t = arith.mulf %a, %silu : f32
+    %r = arith.truncf %t : f32 to {element}
+    linalg.yield %r : {element}
+  }} -> {y}
+  %dg = linalg.generic {{indexing_maps = [{same}, {same}, {same}, {same}, {same}], iterator_types = {twice}}}
+      ins(%d, %s, %g, %u : {f}, {f}, {y}, {y}) outs(%e : {y}) {{
+  ^bb0(%a: f32, %b: f32, %c: {element}, %h: {element}, %o: {element}):
+    %v = arith.extf %c : {element} to f32
+    %m = arith.extf %h : {element} to f32
+    %rest = arith.subf %one, %b : f32
+    %t = arith.mulf %v, %rest : f32
+    %k = arith.addf %t, %one : f32
+    %l = arith.mulf %b, %k : f32
+    %dm = arith.mulf %a, %m : f32
+    %z = arith.mulf %dm, %l : f32
+    %r = arith.truncf %z : f32 to {element}
+    linalg.yield %r : {element}
+  }} -> {y}
+  return %du, %dg : {y}, {y}
+}}"""
+    rng = np.random.default_rng(0)
+    shapes = ((rows, 96), (96, columns), (rows, columns), (rows, columns))
+    args = [rng.normal(size=shape).astype(DTYPES[element]) for shape in shapes]
+    x, w, g, u = (a.astype(np.float64) for a in args)
+    s, d = 1 / (1 + np.exp(-g)), x @ w
+    (du, dg) = run_module(text, args, arch=arch)
+    for found, exact in ((du, d * g * s), (dg, d * u * s * (1 + g * (1 - s)))):
+        error = np.abs(found.astype(np.float64) - exact).max()
+        assert error < TOLERANCE[element] * np.abs(exact).max()
+    assert Launches.kernels == ["main_0"]

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --lower-to=nvidia --print-ir-after=outline-elements -o /dev/null 2>&1 | FileCheck %s
 
-// The second matmul's loop reads what is made of %h, which the first one's result is added to: once a kernel computes
-// that for the second one, %h has one reader, and is computed with it on the first one's tiles.
+// The second matmul's loop reads what is made of %h, which the first one's result is added to: %h is computed on the
+// first one's tiles, and once more by the kernel that computes what the second one reads.
 
 // CHECK-LABEL: func.func @f
 // CHECK:         gpu.launch_func @f_kernels::@f_0

@@ -229,3 +229,41 @@ func.func @diamonds(%x: tensor<8x64xi32>) -> tensor<8x64xi32> {
   } -> tensor<8x64xi32>
   return %c : tensor<8x64xi32>
 }
+
+// What comes before floats are made wider, for several readers, stays narrow: each makes it wider itself.
+// CHECK-LABEL: func.func @narrow_before
+// CHECK:         %[[S:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<8x64xf16>)
+// CHECK:           arith.addf {{.*}} : f16
+// CHECK-NOT:     outs(%{{.*}} : tensor<8x64xf32>)
+// CHECK:         linalg.generic {{.*}} "reduction"]} ins(%[[S]] : tensor<8x64xf16>)
+// CHECK:         linalg.generic {{.*}} ins({{.*}}%[[S]]{{.*}} :
+func.func @narrow_before(%x: tensor<8x64xf16>, %y: tensor<8x64xf16>, %zeros: tensor<8xf32>) -> tensor<8x64xf16> {
+  %h = tensor.empty() : tensor<8x64xf16>
+  %e = tensor.empty() : tensor<8x64xf32>
+  %sum = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : tensor<8x64xf16>, tensor<8x64xf16>) outs(%h : tensor<8x64xf16>) {
+  ^bb0(%a: f16, %b: f16, %c: f16):
+    %f = arith.addf %a, %b : f16
+    linalg.yield %f : f16
+  } -> tensor<8x64xf16>
+  %w = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%sum : tensor<8x64xf16>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f16, %b: f32):
+    %f = arith.extf %a : f16 to f32
+    linalg.yield %f : f32
+  } -> tensor<8x64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%w : tensor<8x64xf32>) outs(%zeros : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %f = arith.addf %a, %b : f32
+    linalg.yield %f : f32
+  } -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %s : tensor<8x64xf32>, tensor<8xf32>) outs(%h : tensor<8x64xf16>) {
+  ^bb0(%a: f32, %b: f32, %c: f16):
+    %f = arith.mulf %a, %b : f32
+    %g = arith.truncf %f : f32 to f16
+    linalg.yield %g : f16
+  } -> tensor<8x64xf16>
+  return %r : tensor<8x64xf16>
+}

@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --tile-matmuls | FileCheck %s
-// RUN: attn-opt %s --tile-matmuls="multiprocessors=8 rows=128" | FileCheck %s --check-prefix=FEW
+// RUN: attn-opt %s --tile-matmuls="multiprocessors=8 rows=128 columns=128" | FileCheck %s --check-prefix=FEW
 // RUN: attn-opt %s --tile-matmuls="parts=4" | FileCheck %s --check-prefix=PARTS
 
 #a = affine_map<(m, n, k) -> (m, k)>
@@ -166,4 +166,27 @@ func.func @pixels(%x: tensor<4x16x8x640xf16>, %w: tensor<320x640xf16>) -> tensor
     linalg.yield %u : f32
   } -> tensor<4x320x16x8xf32>
   return %r : tensor<4x320x16x8xf32>
+}
+
+// 16 × 8 tiles of 192 × 96, for 24 × 6 of 128 × 128: as many as a multiprocessor each.
+// CHECK-LABEL: func.func @one_turn
+// CHECK:         scf.for %{{.*}} step %c192
+// CHECK:           scf.for %{{.*}} step %c96
+// FEW-LABEL: func.func @one_turn
+// FEW:         scf.for %{{.*}} step %c128
+// FEW:           scf.for %{{.*}} step %c128
+func.func @one_turn(%a: tensor<3072x2048xf16>, %b: tensor<768x2048xf16>) -> tensor<3072x768xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3072x768xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<3072x768xf32>) -> tensor<3072x768xf32>
+  %r = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<3072x2048xf16>, tensor<768x2048xf16>) outs(%i : tensor<3072x768xf32>) {
+  ^bb0(%x: f16, %y: f16, %o: f32):
+    %p = arith.extf %x : f16 to f32
+    %q = arith.extf %y : f16 to f32
+    %t = arith.mulf %p, %q : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  } -> tensor<3072x768xf32>
+  return %r : tensor<3072x768xf32>
 }

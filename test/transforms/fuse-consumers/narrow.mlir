@@ -96,3 +96,47 @@ func.func @reader_stays(%x: f32, %b0: tensor<96xf32>) -> tensor<96xf32> {
   } -> tensor<96xf32>
   return %s : tensor<96xf32>
 }
+
+// What sums read is stored as the loop has it, in 16 bits; that as f32, times a number of each column, is computed by
+// what reads it: the sums' own product, and the squares.
+// CHECK-LABEL: func.func @read_by_sums
+//       CHECK:   scf.forall {{.*}} -> (tensor<96x64xf16>)
+//   CHECK-NOT:     arith.mulf
+//       CHECK:   }
+//       CHECK:   linalg.generic {{.*}} outs(%{{.*}} : tensor<96x64xf32>)
+#two = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+func.func @read_by_sums(%x: f16, %b0: tensor<96x64xf16>, %w: tensor<64xf16>, %zeros: tensor<64xf32>)
+    -> (tensor<64xf32>, tensor<64xf32>) {
+  %r = scf.forall (%i) = (0) to (96) step (32) shared_outs(%b = %b0) -> (tensor<96x64xf16>) {
+    %bt = tensor.extract_slice %b[%i, 0] [32, 64] [1, 1] : tensor<96x64xf16> to tensor<32x64xf16>
+    %b1 = linalg.fill ins(%x : f16) outs(%bt : tensor<32x64xf16>) -> tensor<32x64xf16>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %b1 into %b[%i, 0] [32, 64] [1, 1] : tensor<32x64xf16> into tensor<96x64xf16>
+    }
+  }
+  %e = tensor.empty() : tensor<96x64xf32>
+  %p = linalg.generic {indexing_maps = [#two, #column, #two], iterator_types = ["parallel", "parallel"]}
+      ins(%r, %w : tensor<96x64xf16>, tensor<64xf16>) outs(%e : tensor<96x64xf32>) {
+  ^bb0(%u: f16, %v: f16, %o: f32):
+    %a = arith.extf %u : f16 to f32
+    %c = arith.extf %v : f16 to f32
+    %d = arith.mulf %a, %c : f32
+    linalg.yield %d : f32
+  } -> tensor<96x64xf32>
+  %s = linalg.generic {indexing_maps = [#two, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%r : tensor<96x64xf16>) outs(%zeros : tensor<64xf32>) {
+  ^bb0(%u: f16, %o: f32):
+    %a = arith.extf %u : f16 to f32
+    %d = arith.addf %a, %o : f32
+    linalg.yield %d : f32
+  } -> tensor<64xf32>
+  %t = linalg.generic {indexing_maps = [#two, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%p : tensor<96x64xf32>) outs(%zeros : tensor<64xf32>) {
+  ^bb0(%u: f32, %o: f32):
+    %d = arith.mulf %u, %u : f32
+    %f = arith.addf %d, %o : f32
+    linalg.yield %f : f32
+  } -> tensor<64xf32>
+  return %s, %t : tensor<64xf32>, tensor<64xf32>
+}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from ....dialects.mlir import ir
 from ....dialects.tile import Joined, box_rows, dims_of, layout_of
 from ...linear import divisor, least_divisor
 from ...passes import PassError
-from ...rewriting import ancestors
+from ...rewriting import ancestors, defining_op
 from ..alignment import has_dense_rows
 from ..axes import DYNAMIC
 from ..elements import byte_width
-from ..marks import PRODUCERS
+from ..marks import AS_STORED, PRODUCERS
 from . import spread
 from .async_copies import copy_to_shared
 from .emitter import Emitter
@@ -139,7 +141,25 @@ class CopyOps(Emitter):
             asm("fence.proxy.async.shared::cta;", "", [])
         return []
 
-    def _store(self, op: ir.Operation) -> list[Value]:
+    def _store(self, ops: Sequence[ir.Operation]) -> None:
+        """Of several tiles whose elements are computed as they are stored, a piece of each in turn: what they have in
+        common is in registers then, and no more."""
+        in_turn = len(ops) > 1 and all(_is_as_stored(op.operands[0]) for op in ops)
+        waiting: list[list[Callable[[], None]]] = []
+        for op in ops:
+            with op.location:
+                pieces = self._pieces_of(op)
+                for store in () if in_turn else pieces:
+                    store()
+            waiting.append(pieces if in_turn else [])
+        for step in itertools.zip_longest(*waiting):
+            for op, store in zip(ops, step, strict=True):
+                with op.location:
+                    if store is not None:
+                        store()
+
+    def _pieces_of(self, op: ir.Operation) -> list[Callable[[], None]]:
+        """What stores a tile, piece by piece."""
         view = op.opview
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
@@ -147,12 +167,12 @@ class CopyOps(Emitter):
         if isinstance(source, spread.Spread):  # of keys or values that are computed on their way to shared memory
             if any(PRODUCERS in a.attributes for a in ancestors(op)):  # of its threads some do nothing but copy
                 raise PassError("a result of keys or values is not stored beside the copy engine", op)
-            store_spread(access, source, kind, self.thread)
-            return []
+            return [functools.partial(store_spread, access, source, kind, self.thread)]
         aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
         together = math.gcd(least_divisor(view.indices[-1]), aligned // access.memory.bytes) if inner == 1 else 1
-        store_registers(access, self.registers(view.tile), kind, together, self.thread)
-        return []
+        return store_registers(access, self.registers(view.tile), kind, together, self.thread)
+
+    in_runs: ClassVar = {**Emitter.in_runs, "tile.store": _store}
 
     handlers: ClassVar = {
         **Emitter.handlers,
@@ -166,5 +186,9 @@ class CopyOps(Emitter):
         "tile.store_shared": _store_shared,
         "tile.view": _view,
         "tile.load": _load,
-        "tile.store": _store,
     }
+
+
+def _is_as_stored(tile: ir.Value) -> bool:
+    op = defining_op(tile)
+    return op is not None and AS_STORED in op.attributes

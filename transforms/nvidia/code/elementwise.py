@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ....dialects.build import constant_value
@@ -19,7 +19,7 @@ from ....dialects.tiling.structured import dim_position, indexing_maps, iterator
 from ...passes import PassError
 from ...rewriting import defining_op, ops_of, single_use
 from ..bounds import may_be_low
-from ..marks import LIMIT
+from ..marks import AS_STORED, LIMIT
 from ..reductions import MAXIMA, NEUTRAL
 from . import exponentials
 from .exponentials import Factor, of_elements
@@ -306,6 +306,9 @@ class Elementwise:
                 results.append(None)
                 continue
             count = Registers.count(result.type)
+            if AS_STORED in self.op.attributes:
+                results.append(Registers(layout or "", tuple(result.type.shape), _AsRead(self, value, layout, count)))
+                continue
             found = [self.value(value, *place) for place in places(layout, count)]
             linear = self._found_linear(value, layout, count)
             results.append(Registers(layout or "", tuple(result.type.shape), found, linear))
@@ -374,6 +377,22 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
+
+
+class _AsRead(list[ir.Value]):
+    """The elements of a result, each emitted where it is first read."""
+
+    def __init__(self, op: Elementwise, value: ir.Value, layout: str | None, count: int):
+        super().__init__([value] * count)
+        self.op, self.value, self.places = op, value, places(layout, count)
+
+    def __getitem__(self, number):  # type: ignore[override]
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        return self.op.value(self.value, *self.places[number])
+
+    def __iter__(self) -> Iterator[ir.Value]:
+        return (self[i] for i in range(len(self)))
 
 
 def _factors(value: ir.Value) -> tuple[ir.Value, float]:

@@ -14,8 +14,9 @@ the lines of memory that they touch.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
@@ -49,8 +50,11 @@ PIECE = 8  # elements of two bytes that a thread stores at once
 QUAD = 4
 
 
-def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, together: int, thread: Thread) -> None:
-    """A tile from registers to memory, where it is valid; several columns at once where they stand side by side.
+def store_registers(
+    access: Access, tile: Registers, kind: ir.RankedTensorType, together: int, thread: Thread
+) -> list[Callable[[], None]]:
+    """A tile from registers to memory, where it is valid; several columns at once where they stand side by side. What
+    emits a piece of it each.
 
     `together`: how many are valid together, at an address that is a multiple of their size.
     """
@@ -59,19 +63,18 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
         raise PassError("only tiles of rows are stored to memory", None)
     _check_element(element)
     if layout == "fragment" and access.memory.bytes == 2 and together % PIECE == 0:
-        _store_pieces(access, tile, thread)
-        return
-    pairs = layout == "fragment" and together % 2 == 0
-    for e, place in enumerate(places(layout, len(tile.values))):
-        if layout == "row" or not pairs:
-            number, valid = access.element(positions_of(place, thread))
-            if layout == "row":  # one thread of a quad
-                first = compare(EQ, thread.column, thread.zero)
-                valid = first if valid is None else create("arith.andi", i1(), valid, first)
-            _store(access.memory.address(number), [tile.values[e]], element, valid)
-        elif e % 2 == 0:
-            number, valid = access.element(positions_of(place, thread))
-            _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
+        return _pieces(access, tile, thread)
+    width = 2 if layout == "fragment" and together % 2 == 0 else 1
+
+    def store(first: int, place: tuple[int | None, int | None]) -> None:
+        number, valid = access.element(positions_of(place, thread))
+        if layout == "row":  # one thread of a quad
+            lane = compare(EQ, thread.column, thread.zero)
+            valid = lane if valid is None else create("arith.andi", i1(), valid, lane)
+        _store(access.memory.address(number), tile.values[first : first + width], element, valid)
+
+    own = places(layout, len(tile.values))
+    return [functools.partial(store, e, own[e]) for e in range(0, len(own), width)]
 
 
 def store_spread(access: Access, tile: Spread, kind: ir.RankedTensorType, thread: Thread) -> None:
@@ -94,25 +97,28 @@ def _check_element(element: ir.Type) -> None:
         raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
 
 
-def _store_pieces(access: Access, tile: Registers, thread: Thread) -> None:
+def _pieces(access: Access, tile: Registers, thread: Thread) -> list[Callable[[], None]]:
     """A fragment, 16 bytes a thread: of 32 columns one row, of the last 16 columns half of them each of two rows."""
-    words = {
-        (half, column): _packed(tile.values[e : e + 2], str(access.memory.element))
-        for half in (0, 1)
-        for column in range(tile.shape[1] // PIECE)
-        for e in [at("fragment", half, 2 * column)]
-    }
     lane = rem(thread.lane, QUAD)
     whole = tile.shape[1] // (QUAD * PIECE)
-    for group in range(whole):
+
+    def word(half: int, column: int) -> ir.Value:
+        e = at("fragment", half, 2 * column)
+        return _packed(tile.values[e : e + 2], str(access.memory.element))
+
+    def store(group: int) -> None:
         for half in (0, 1):
-            pieces = _exchanged([words[half, QUAD * group + i] for i in range(QUAD)], lane)
+            pieces = _exchanged([word(half, QUAD * group + i) for i in range(QUAD)], lane)
             column = add(mul(lane, PIECE), group * QUAD * PIECE)
             _store_piece(access, pieces, thread.place(0, half), column)
-    if tile.shape[1] % (QUAD * PIECE):
-        pieces = _exchanged([words[half, QUAD * whole + i] for half in (0, 1) for i in (0, 1)], lane)
+
+    def store_rest() -> None:
+        pieces = _exchanged([word(half, QUAD * whole + i) for half in (0, 1) for i in (0, 1)], lane)
         row = add(thread.row, mul(create("arith.shrui", i32(), lane, constant(i32(), 1)), 8))
         _store_piece(access, pieces, row, add(mul(rem(lane, 2), PIECE), whole * QUAD * PIECE))
+
+    rest = [store_rest] if tile.shape[1] % (QUAD * PIECE) else []
+    return [*(functools.partial(store, group) for group in range(whole)), *rest]
 
 
 def _exchanged(words: list[ir.Value], lane: ir.Value) -> list[ir.Value]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...graph import ancestor_in, operands_with_captures
-from ...reshapes import RESHAPES, VIEWS, source_dims
+from ...reshapes import RESHAPES, VIEWS, readers, source_dims
 from ...rewriting import defining_op, ops_in, ops_of, through
 from ...slices import slice_offsets
 from ...splats import filled_with
@@ -81,12 +81,7 @@ class RowGroup:
 
     def readers(self, value: ir.Value) -> Iterator[ir.Operation]:
         """The ops that read it, or a view of it, and are none of the members."""
-        for use in value.uses:
-            user = ancestor_in(use.owner.operation, self.first.block)
-            if user is not None and user.name in VIEWS:
-                yield from self.readers(user.results[0])
-            elif user is not None and user not in self.members:
-                yield user
+        return (user for user in readers(value, self.first.block) if user not in self.members)
 
 
 def row_groups(block: ir.Block) -> Iterator[RowGroup]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
-from ...graph import ancestor_in, dependants_before, move_users_after, users_of
+from ...graph import dependants_before, move_users_after, users_of
 from ...passes import Pass, option
-from ...reshapes import VIEWS
+from ...reshapes import VIEWS, readers
 from ...rewriting import functions_of, ops_of, terminator, through
 from .column_lanes import column_lanes
 from .donated_writes import PUT
@@ -48,7 +48,7 @@ def _sink(one: ir.Operation, sums: Collection[ir.Operation]) -> None:
     end = terminator(one.block)
     place = one
     for value in one.operands:
-        for user in _users(through(value, *VIEWS), one.block) if isinstance(value.type, ir.RankedTensorType) else ():
+        for user in readers(through(value, *VIEWS), one.block) if isinstance(value.type, ir.RankedTensorType) else ():
             if user.name == PUT:
                 return  # it overwrites what is summed
             last = _wanted_by(user, sums)
@@ -64,18 +64,8 @@ def _wanted_by(op: ir.Operation, sums: Collection[ir.Operation]) -> ir.Operation
     if op in sums:
         return None
     while op.name != "scf.forall":
-        later = [user for result in op.results for user in _users(result, op.block) if user not in sums]
+        later = [user for result in op.results for user in readers(result, op.block) if user not in sums]
         if not later:
             break
         op = functools.reduce(lambda a, b: a if a.is_before_in_block(b) else b, later)
     return op
-
-
-def _users(value: ir.Value, block: ir.Block) -> Iterator[ir.Operation]:
-    """Ops of a block that read a tensor, or a view of it."""
-    for use in value.uses:
-        user = ancestor_in(use.owner, block)
-        if user is not None and user.name in VIEWS:
-            yield from _users(user.results[0], block)
-        elif user is not None:
-            yield user

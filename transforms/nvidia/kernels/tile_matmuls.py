@@ -27,7 +27,7 @@ from .split_sums import split_sum
 @dataclass(frozen=True)
 class Tile:
     """Of the result, so many rows and columns; `rate`: what share of the matmuls' rate it reaches; `lines`: rows of 128
-    bytes of what is multiplied, that are one step of the sum (`f32`: of f32)."""
+    bytes of what is multiplied, that are one step of the sum (`f32`: of f32; 0: none of that)."""
 
     rows: int
     columns: int
@@ -44,7 +44,11 @@ class Tile:
 LINE = 128  # bytes
 TILES = (
     Tile(256, 128, 1.0, 1),
+    Tile(128, 192, 0.95, 1, f32=0),
+    Tile(128, 176, 0.95, 1, f32=0),
     Tile(128, 128, 0.91, 2),
+    Tile(192, 96, 0.9, 2, f32=0),
+    Tile(128, 96, 0.88, 2, f32=0),
     Tile(128, 64, 0.84, 2),
     Tile(64, 128, 0.65, 2),
     Tile(64, 64, 0.55, 4, f32=2),
@@ -78,6 +82,7 @@ class TileMatmuls(Pass):
 
     multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)
     rows: int = option("the most rows of a tile; f32 has 128", 256)
+    columns: int = option("the most columns of a tile; f32 has 128", 256)
     parts: int = option("into how many parts sums go (0: by the rule)", 0)
 
     def run(self, op: ir.Operation) -> None:
@@ -114,7 +119,9 @@ class TileMatmuls(Pass):
         """The tile, and into how many parts the sum goes, that all multiprocessors are done with first: with what they
         compute, or read."""
         extents, width = static_extents(matmul), element_of(matmul.operands[0].type).width
-        most = min(self.rows, ROWS_OF_F32) if width == 32 else self.rows
+        tiles = [tile for tile in TILES if tile.rows <= self.rows and tile.columns <= self.columns]
+        if width == 32:
+            tiles = [tile for tile in tiles if tile.f32 and tile.rows <= ROWS_OF_F32]
         batch = math.prod(extents[d] or 1 for d in loops.batch)
         m, n, k = (extents[d] or MANY for (d,) in (loops.m, loops.n, loops.k))
         wanted = [self.parts] if self.parts else range(1, MOST_PARTS + 1)
@@ -132,7 +139,7 @@ class TileMatmuls(Pass):
             merging = MERGE + PART * parts + 8 * parts * batch * m * n / MEMORY if parts > 1 else 0
             return max(turns * (NEXT + computing), reading * slower, one) + merging, tile.rows
 
-        return min(itertools.product((tile for tile in TILES if tile.rows <= most), sums), key=time)
+        return min(itertools.product(tiles, sums), key=time)
 
 
 def _from_zero(matmul: ir.Operation) -> ir.Operation:

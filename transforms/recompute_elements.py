@@ -1,0 +1,174 @@
+"""The pass ``recompute-elements``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..dialects import build
+from ..dialects.mlir import ir
+from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
+from ..dialects.tiling.structured import StructuredTiling, all_parallel, dim_position, indexing_maps
+from ..dialects.tiling.tensor_ops import reassociation
+from .copying import with_operands
+from .extents import known_sizes
+from .linear import DYNAMIC
+from .passes import Pass, remark
+from .reshapes import RESHAPES, readers, reshape, simplified
+from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
+from .slices import slice_offsets, slice_sizes
+
+
+@dataclass(frozen=True)
+class RecomputeElements(Pass):
+    """What loops over tiles read once, element by element, is computed on the tile where that reads no more::
+
+        %s = linalg.generic … ins(%g : tensor<2048x2816xbf16>) { 1 / (1 + exp(-g)) } -> tensor<2048x2816xf32>
+        %d = scf.forall (%i, %j) … {
+          …
+          %a, %b = tensor.extract_slice %g[%i, %j] …, tensor.extract_slice %s[%i, %j] …
+          %t = linalg.generic … ins(%product, %a, %b) …                      // the derivative of silu
+      becomes
+        %d = scf.forall (%i, %j) … {
+          …
+          %a = tensor.extract_slice %g[%i, %j] …
+          %b = linalg.generic … ins(%a) { 1 / (1 + exp(-g)) }
+          %t = linalg.generic … ins(%product, %a, %b) …
+
+    An element-wise op with several readers is in none of them (``fuse-elements``), and its result would go through
+    memory. Here it would come from there to the loop alone: others that read it compute it where they are. What the
+    loop reads at the same place anyway counts as nothing. Reshapes that join dimensions go before the op.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for function in functions_of(op):
+            for block in function.regions[0].blocks:
+                for forall in ops_of(block):
+                    if forall.name == "scf.forall":
+                        while (found := _worth_it(forall)) is not None:
+                            _recompute(*found, forall)
+
+
+def _worth_it(forall: ir.Operation) -> tuple[ir.Operation, ir.Operation] | None:
+    """A slice in a loop, and the op that computes what it is a slice of, from no more than that."""
+    slices = [op for op in ops_of(forall.regions[0].blocks[0]) if _is_read_once(op)]
+    for one in slices:
+        made = _producer(one.operands[0], forall)
+        if made is None:
+            continue
+        beside = {through(s.operands[0], *RESHAPES) for s in slices if _tile(s) == _tile(one)}
+        read = set(_sources(made, forall)) - beside
+        if sum(map(_bytes, read)) <= _bytes(one.operands[0]):
+            return one, made
+    return None
+
+
+def _is_read_once(op: ir.Operation) -> bool:
+    """Whether it is a slice that ops read element by element, in their own places."""
+    if op.name != "tensor.extract_slice" or any(s != 1 for s in op.opview.static_strides):
+        return False
+    if op.operands[0].type.rank != op.results[0].type.rank:
+        return False
+    return all(_reads_in_place(use.owner.operation, use.operand_number) for use in op.results[0].uses)
+
+
+def _reads_in_place(op: ir.Operation, number: int) -> bool:
+    if op.name != "linalg.generic" or not all_parallel(op) or number >= len(op.operands) - len(op.results):
+        return False
+    m = indexing_maps(op)[number]
+    return m == ir.AffineMap.get_identity(m.n_dims)
+
+
+def _producer(value: ir.Value, forall: ir.Operation) -> ir.Operation | None:
+    """The element-wise op that computes a tensor, or what that joins dimensions of; None where its result has to be in
+    memory, as for another loop, or where it cannot be moved behind the reshape."""
+    op = defining_op(through(value, "tensor.collapse_shape"))
+    if op is None or op.block != forall.block or not _is_elementwise(op):
+        return None
+    if any(user != forall and not _is_elementwise(user) for user in readers(op.results[0], op.block, RESHAPES)):
+        return None
+    view = defining_op(value)
+    if view == op:
+        return op
+    return op if view is not None and view.operands[0] == op.results[0] and _can_move(op, view) else None
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether each element of the only result comes from elements at places that its own place tells, and some of them
+    from as many."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or not all_parallel(op):
+        return False
+    *maps, last = indexing_maps(op)
+    identity = ir.AffineMap.get_identity(last.n_dims)
+    is_plain = last == identity and not list(op.regions[0].blocks[0].arguments[len(maps)].uses)
+    return is_plain and identity in maps and not any(o.name == "tensor.extract" for o in ops_in(op))
+
+
+def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
+    """Whether an op can be computed of what its operands become by a reshape that joins dimensions."""
+    whole = {group[0] for group in reassociation(view) if len(group) == 1}
+    maps = indexing_maps(op)
+    identity = ir.AffineMap.get_identity(maps[0].n_dims)
+    in_place = all(m == identity or {dim_position(e) for e in m.results} <= whole for m in maps)
+    return in_place and not any(o.name == "linalg.index" for o in ops_in(op))
+
+
+def _sources(op: ir.Operation, forall: ir.Operation) -> Iterator[ir.Value]:
+    """The tensors that an element-wise op is computed from, and others before it that would be computed along."""
+    for value in list(op.operands)[:-1]:
+        if not isinstance(value.type, ir.RankedTensorType):
+            continue
+        made = _producer(value, forall)
+        if made is None:
+            yield through(value, *RESHAPES)
+        else:
+            yield from _sources(made, forall)
+
+
+def _bytes(value: ir.Value) -> float:
+    shape, width = value.type.shape, value.type.element_type.width
+    return math.inf if DYNAMIC in shape else math.prod(shape) * width / 8
+
+
+def _tile(op: ir.Operation) -> Tile:
+    """The part of a tensor that is a slice of it."""
+    places = zip(slice_offsets(op), slice_sizes(op), strict=True)
+    return tuple(Range(Index.of(offset), Index.of(size)) for offset, size in places)
+
+
+def _recompute(one: ir.Operation, op: ir.Operation, forall: ir.Operation) -> None:
+    remark(op, "computed again on the tiles of the loop that reads it")
+    moved = op if op.results[0] == one.operands[0] else _moved(op, defining_op(one.operands[0]), forall)
+    with ir.InsertionPoint(one), op.location:
+        builder = TileBuilder(ir.InsertionPoint(forall), one.block)
+        operands = list(moved.operands)
+        tiling = StructuredTiling(moved)
+        (computed,) = tiling.tile(builder, _tile(one), lambda number, tile: builder.slice(operands[number], tile))
+    one.results[0].replace_all_uses_with(computed)
+    view = defining_op(one.operands[0])
+    one.erase()
+    for left in dict.fromkeys((moved, view, op)):
+        erase_if_unused(left)
+
+
+def _moved(op: ir.Operation, view: ir.Operation, forall: ir.Operation) -> ir.Operation:
+    """The op, before a loop, of what its operands become by a reshape that joins dimensions."""
+    groups = reassociation(view)
+    n, narrow = len(groups), {d: number for number, group in enumerate(groups) for d in group}
+    identity = ir.AffineMap.get_identity(n)
+    operands, maps = [], []
+    with ir.InsertionPoint(forall), op.location:
+        for value, m in zip(list(op.operands)[:-1], indexing_maps(op), strict=False):
+            if m == ir.AffineMap.get_identity(m.n_dims):
+                operands.append(simplified(reshape(value, [[1] * len(group) for group in groups], expand=False)))
+                maps.append(identity)
+            else:
+                operands.append(value)
+                maps.append(build.projection(n, [narrow[dim_position(e)] for e in m.results]))
+        init = build.empty(known_sizes(view.results[0]), op.results[0].type.element_type)
+        kinds = ir.ArrayAttr.get(list(op.attributes["iterator_types"])[:n])
+        copy = op.clone()  # whose body it takes
+        moved = with_operands(copy, operands, [init], [*maps, identity], kinds)
+        copy.erase()
+        return moved
