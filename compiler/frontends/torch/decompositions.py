@@ -18,6 +18,7 @@ from . import dropout_masks
 from . import experts as torch_experts
 from . import searches as torch_searches
 from . import shapes as torch_shapes
+from . import windows as torch_windows
 from .einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
@@ -473,4 +474,5 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten._neg_view.default] = torch.neg
     table.update(torch_searches.DECOMPOSITIONS)
     table.update(torch_experts.DECOMPOSITIONS)
+    table.update(torch_windows.DECOMPOSITIONS)
     return table
