@@ -283,12 +283,12 @@ def test_sums_of_every_second_element(rows, columns, arch):
 ALL = """
 module attributes {{gpu.container_module}} {{
   gpu.module @f_kernels {{
-    gpu.func @f(%a: memref<{threads}xf32, strided<[1]>>, %o: memref<{threads}xf32, strided<[1]>>) kernel
+    gpu.func @f(%a: memref<{threads}x{element}, strided<[1]>>, %o: memref<{threads}x{element}, strided<[1]>>) kernel
         attributes {{tile.threads = {threads} : i64}} {{
       %i = gpu.thread_id x
-      %x = memref.load %a[%i] : memref<{threads}xf32, strided<[1]>>
-      %s = gpu.all_reduce {kind} %x uniform {{}} {{tile.beside = {beside} : i64}} : (f32) -> f32
-      memref.store %s, %o[%i] : memref<{threads}xf32, strided<[1]>>
+      %x = memref.load %a[%i] : memref<{threads}x{element}, strided<[1]>>
+      %s = gpu.all_reduce {kind} %x uniform {{}} {{tile.beside = {beside} : i64}} : ({element}) -> {element}
+      memref.store %s, %o[%i] : memref<{threads}x{element}, strided<[1]>>
       gpu.return
     }}
   }}
@@ -296,19 +296,23 @@ module attributes {{gpu.container_module}} {{
 """
 
 
-@pytest.mark.parametrize("kind", ["add", "maximumf", "mul"])
+@pytest.mark.parametrize(
+    ("kind", "element"), [("add", "f32"), ("maximumf", "f32"), ("mul", "f32"), ("maximumf", "f16")]
+)
 @pytest.mark.parametrize(
     ("threads", "beside"), [(64, 1), (128, 1), (512, 1), (1024, 1), (64, 4), (512, 2), (512, 4), (1024, 8), (128, 32)]
 )
-def test_what_all_threads_of_a_block_have(threads, beside, kind):
+def test_what_all_threads_of_a_block_have(threads, beside, kind, element):
     """Each thread gets what all have, or every so many-th, by way of shared memory, of which there is a word for each
     warp."""
     rng = np.random.default_rng(0)
-    array, target = (1 + rng.uniform(-0.01, 0.01, threads)).astype(np.float32), np.zeros(threads, np.float32)
+    array = (1 + rng.uniform(-0.01, 0.01, threads)).astype(DTYPES[element])
+    target = np.zeros(threads, DTYPES[element])
     shared = Memory(np.zeros(4 * beside * threads // 32, np.uint8))
     memories = [shared, Memory(array.view(np.uint8), 1 << 20), Memory(target.view(np.uint8), 1 << 30)]
     with CONTEXT:
-        module = parse_module(ALL.format(threads=threads, kind=kind, beside=beside), "test.mlir", CONTEXT)
+        text = ALL.format(threads=threads, kind=kind, element=element, beside=beside)
+        module = parse_module(text, "test.mlir", CONTEXT)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         Threads(threads, memories, in_block=threads).call(function, [1 << 20, 1 << 30])

@@ -221,8 +221,8 @@ class Emitter:
             asm("bar.sync 0;", "", [])
             count = min(warps * beside, WARP)  # that a warp reads at once
             own = rem(self.thread.lane, count)
-            for op, start in zip(ops, starts, strict=True):
-                kind = op.results[0].type
+            for op, value, start in zip(ops, values, starts, strict=True):
+                kind = value.type
                 places = [_element_at(start, add(own, n), kind) for n in range(0, warps * beside, count)]
                 parts = [create("llvm.load", kind, place) for place in places]
                 part = functools.reduce(functools.partial(create, _combiner(op), kind), parts)
