@@ -13,9 +13,8 @@ from ..dialects.tiling.structured import StructuredTiling, all_parallel, dim_pos
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import with_operands
 from .extents import known_sizes
-from .linear import DYNAMIC
 from .passes import Pass, remark
-from .reshapes import RESHAPES, readers, reshape, simplified
+from .reshapes import RESHAPES, reshape, simplified
 from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
 from .slices import slice_offsets, slice_sizes
 
@@ -59,7 +58,7 @@ def _worth_it(forall: ir.Operation) -> tuple[ir.Operation, ir.Operation] | None:
             continue
         beside = {through(s.operands[0], *RESHAPES) for s in slices if _tile(s) == _tile(one)}
         read = set(_sources(made, forall)) - beside
-        if sum(map(_bytes, read)) <= _bytes(one.operands[0]):
+        if sum(map(_width, read)) <= _width(one.operands[0]):
             return one, made
     return None
 
@@ -70,7 +69,8 @@ def _is_read_once(op: ir.Operation) -> bool:
         return False
     if op.operands[0].type.rank != op.results[0].type.rank:
         return False
-    return all(_reads_in_place(use.owner.operation, use.operand_number) for use in op.results[0].uses)
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(_reads_in_place(use.owner.operation, use.operand_number) for use in uses)
 
 
 def _reads_in_place(op: ir.Operation, number: int) -> bool:
@@ -82,16 +82,30 @@ def _reads_in_place(op: ir.Operation, number: int) -> bool:
 
 def _producer(value: ir.Value, forall: ir.Operation) -> ir.Operation | None:
     """The element-wise op that computes a tensor, or what that joins dimensions of; None where its result has to be in
-    memory, as for another loop, or where it cannot be moved behind the reshape."""
+    memory, or where it cannot be moved behind the reshape."""
     op = defining_op(through(value, "tensor.collapse_shape"))
-    if op is None or op.block != forall.block or not _is_elementwise(op):
-        return None
-    if any(user != forall and not _is_elementwise(user) for user in readers(op.results[0], op.block, RESHAPES)):
+    if op is None or op.block != forall.block or not _is_elementwise(op) or _stays(op.results[0], forall):
         return None
     view = defining_op(value)
     if view == op:
         return op
     return op if view is not None and view.operands[0] == op.results[0] and _can_move(op, view) else None
+
+
+def _stays(value: ir.Value, forall: ir.Operation) -> bool:
+    """Whether a tensor is read by others than element-wise ops and such slices in the loop: by another loop, a matmul
+    in this one, or who called."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name in RESHAPES:
+            if _stays(op.results[0], forall):
+                return True
+        elif op.block == forall.regions[0].blocks[0]:
+            if not _is_read_once(op):
+                return True
+        elif op.block != forall.block or not _is_elementwise(op):
+            return True
+    return False
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -115,9 +129,10 @@ def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
 
 
 def _sources(op: ir.Operation, forall: ir.Operation) -> Iterator[ir.Value]:
-    """The tensors that an element-wise op is computed from, and others before it that would be computed along."""
-    for value in list(op.operands)[:-1]:
-        if not isinstance(value.type, ir.RankedTensorType):
+    """The tensors of as many elements that an element-wise op is computed from, and others that would be along with
+    it."""
+    for value, m in zip(list(op.operands)[:-1], indexing_maps(op), strict=False):
+        if m != ir.AffineMap.get_identity(m.n_dims):
             continue
         made = _producer(value, forall)
         if made is None:
@@ -126,9 +141,10 @@ def _sources(op: ir.Operation, forall: ir.Operation) -> Iterator[ir.Value]:
             yield from _sources(made, forall)
 
 
-def _bytes(value: ir.Value) -> float:
-    shape, width = value.type.shape, value.type.element_type.width
-    return math.inf if DYNAMIC in shape else math.prod(shape) * width / 8
+def _width(value: ir.Value) -> float:
+    """Of its elements, in bits; infinite where they are no floats or integers."""
+    kind = value.type.element_type
+    return kind.width if isinstance(kind, ir.FloatType | ir.IntegerType) else math.inf
 
 
 def _tile(op: ir.Operation) -> Tile:

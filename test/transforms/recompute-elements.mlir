@@ -113,3 +113,44 @@ func.func @others(%x: tensor<128x96xf32>, %y: tensor<128x96xf32>, %out: tensor<1
   } -> tensor<128xf32>
   return %r, %b, %s : tensor<128x96xf32>, tensor<128x96xf32>, tensor<128xf32>
 }
+
+// So does what is multiplied, too, as where a matmul's own rows are added to its result.
+// CHECK-LABEL: func.func @own_rows
+// CHECK:         linalg.generic {{.*}} outs(%{{.*}} : tensor<128x96xf16>)
+// CHECK:           math.exp
+// CHECK:         scf.forall
+// CHECK-NOT:       math.exp
+// CHECK:           return
+func.func @own_rows(%x: tensor<128x96xf16>, %w: tensor<96x96xf16>, %out: tensor<128x96xf32>) -> tensor<128x96xf32> {
+  %c0 = arith.constant 0 : index
+  %c48 = arith.constant 48 : index
+  %c96 = arith.constant 96 : index
+  %e = tensor.empty() : tensor<128x96xf16>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<128x96xf16>) outs(%e : tensor<128x96xf16>) {
+  ^bb0(%u: f16, %o: f16):
+    %z = math.exp %u : f16
+    linalg.yield %z : f16
+  } -> tensor<128x96xf16>
+  %r = scf.forall (%i, %j) = (0, 0) to (128, 96) step (32, 48) shared_outs(%o = %out) -> (tensor<128x96xf32>) {
+    %ot = tensor.extract_slice %o[%i, %j] [32, 48] [1, 1] : tensor<128x96xf32> to tensor<32x48xf32>
+    %s = scf.for %k = %c0 to %c96 step %c48 iter_args(%acc = %ot) -> (tensor<32x48xf32>) {
+      %a = tensor.extract_slice %y[%i, %k] [32, 48] [1, 1] : tensor<128x96xf16> to tensor<32x48xf16>
+      %b = tensor.extract_slice %w[%k, %j] [48, 48] [1, 1] : tensor<96x96xf16> to tensor<48x48xf16>
+      %m = linalg.matmul ins(%a, %b : tensor<32x48xf16>, tensor<48x48xf16>) outs(%acc : tensor<32x48xf32>) -> tensor<32x48xf32>
+      scf.yield %m : tensor<32x48xf32>
+    }
+    %yt = tensor.extract_slice %y[%i, %j] [32, 48] [1, 1] : tensor<128x96xf16> to tensor<32x48xf16>
+    %t = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %yt : tensor<32x48xf32>, tensor<32x48xf16>) outs(%ot : tensor<32x48xf32>) {
+    ^bb0(%u: f32, %v: f16, %old: f32):
+      %w0 = arith.extf %v : f16 to f32
+      %z = arith.addf %u, %w0 : f32
+      linalg.yield %z : f32
+    } -> tensor<32x48xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %o[%i, %j] [32, 48] [1, 1] : tensor<32x48xf32> into tensor<128x96xf32>
+    }
+  }
+  return %r : tensor<128x96xf32>
+}
