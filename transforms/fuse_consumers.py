@@ -19,9 +19,9 @@ from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
 from .passes import Pass, option, remark
-from .reshapes import RESHAPES, readers, replace_if_undone, reshape, simplified
+from .reshapes import RESHAPES, can_join, joined_operand, readers, replace_if_undone, reshape, simplified
 from .rewriting import defining_op, erase_if_unused, ops_in, ops_of
-from .slices import Size, insert_parallel, slice_offsets, slice_sizes
+from .slices import Size, insert_parallel, tile_of
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,7 @@ def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
     if any(m != identity for m, v in zip(maps, op.operands, strict=False) if v == view.results[0]):
         return False
     if view.name == "tensor.expand_shape":
-        whole = {group[0] for group in reassociation(view) if len(group) == 1}  # dimensions that are not split
-        return all(m == identity or {dim_position(e) for e in m.results} <= whole for m in maps)
+        return can_join(maps, reassociation(view))
     return all(dim_position(e) is not None for m in maps for e in m.results)
 
 
@@ -201,12 +200,8 @@ class _Move:
         if value == self.view.results[0]:
             return self.view.operands[0], ir.AffineMap.get_identity(n)
         if self.view.name == "tensor.expand_shape":
-            if m != ir.AffineMap.get_identity(m.n_dims):
-                narrow = {d: number for number, group in enumerate(self.groups) for d in group}
-                return value, build.projection(n, [narrow[dim_position(e)] for e in m.results])
             with ir.InsertionPoint(self.op), self.op.location:
-                joined = reshape(value, [[1] * len(group) for group in self.groups], expand=False)
-            return simplified(joined), ir.AffineMap.get_identity(n)
+                return joined_operand(value, m, self.groups)
         groups = [self.groups[dim_position(e)] for e in m.results]
         if any(len(group) > 1 for group in groups):
             with ir.InsertionPoint(self.op), self.op.location:
@@ -229,10 +224,6 @@ class _Fusion:
         results = list(self.forall.results)
         return self.stores.get(self.outputs[results.index(value)]) if value in results else None
 
-    def _tile(self, store: ir.Operation) -> Tile:
-        places = zip(slice_offsets(store), slice_sizes(store), strict=True)
-        return tuple(Range(Index.of(offset), Index.of(size)) for offset, size in places)
-
     def ranges(self) -> Tile | None:
         """The loops of the consumer that a tile of the loop's results needs; None where that is not one box."""
         op = self.consumer
@@ -243,7 +234,7 @@ class _Fusion:
                 continue
             if store.operands[0].type.rank != value.type.rank:
                 return None
-            for r, expression in zip(self._tile(store), m.results, strict=True):
+            for r, expression in zip(tile_of(store), m.results, strict=True):
                 loop = dim_position(expression)
                 if loop is None or ranges[loop] not in (None, r):
                     return None

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import ir
-from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
-from ..dialects.tiling.structured import StructuredTiling, all_parallel, dim_position, indexing_maps
+from ..dialects.tiling.index import TileBuilder
+from ..dialects.tiling.structured import StructuredTiling, all_parallel, indexing_maps
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import with_operands
 from .extents import known_sizes
 from .passes import Pass, remark
-from .reshapes import RESHAPES, reshape, simplified
+from .reshapes import RESHAPES, can_join, joined_operand
 from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
-from .slices import slice_offsets, slice_sizes
+from .slices import tile_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _worth_it(forall: ir.Operation) -> tuple[ir.Operation, ir.Operation] | None:
         made = _producer(one.operands[0], forall)
         if made is None:
             continue
-        beside = {through(s.operands[0], *RESHAPES) for s in slices if _tile(s) == _tile(one)}
+        beside = {through(s.operands[0], *RESHAPES) for s in slices if tile_of(s) == tile_of(one)}
         read = set(_sources(made, forall)) - beside
         if sum(map(_width, read)) <= _width(one.operands[0]):
             return one, made
@@ -121,11 +121,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
     """Whether an op can be computed of what its operands become by a reshape that joins dimensions."""
-    whole = {group[0] for group in reassociation(view) if len(group) == 1}
-    maps = indexing_maps(op)
-    identity = ir.AffineMap.get_identity(maps[0].n_dims)
-    in_place = all(m == identity or {dim_position(e) for e in m.results} <= whole for m in maps)
-    return in_place and not any(o.name == "linalg.index" for o in ops_in(op))
+    return can_join(indexing_maps(op), reassociation(view)) and not any(o.name == "linalg.index" for o in ops_in(op))
 
 
 def _sources(op: ir.Operation, forall: ir.Operation) -> Iterator[ir.Value]:
@@ -147,12 +143,6 @@ def _width(value: ir.Value) -> float:
     return kind.width if isinstance(kind, ir.FloatType | ir.IntegerType) else math.inf
 
 
-def _tile(op: ir.Operation) -> Tile:
-    """The part of a tensor that is a slice of it."""
-    places = zip(slice_offsets(op), slice_sizes(op), strict=True)
-    return tuple(Range(Index.of(offset), Index.of(size)) for offset, size in places)
-
-
 def _recompute(one: ir.Operation, op: ir.Operation, forall: ir.Operation) -> None:
     remark(op, "computed again on the tiles of the loop that reads it")
     moved = op if op.results[0] == one.operands[0] else _moved(op, defining_op(one.operands[0]), forall)
@@ -160,7 +150,7 @@ def _recompute(one: ir.Operation, op: ir.Operation, forall: ir.Operation) -> Non
         builder = TileBuilder(ir.InsertionPoint(forall), one.block)
         operands = list(moved.operands)
         tiling = StructuredTiling(moved)
-        (computed,) = tiling.tile(builder, _tile(one), lambda number, tile: builder.slice(operands[number], tile))
+        (computed,) = tiling.tile(builder, tile_of(one), lambda number, tile: builder.slice(operands[number], tile))
     one.results[0].replace_all_uses_with(computed)
     view = defining_op(one.operands[0])
     one.erase()
@@ -171,20 +161,13 @@ def _recompute(one: ir.Operation, op: ir.Operation, forall: ir.Operation) -> Non
 def _moved(op: ir.Operation, view: ir.Operation, forall: ir.Operation) -> ir.Operation:
     """The op, before a loop, of what its operands become by a reshape that joins dimensions."""
     groups = reassociation(view)
-    n, narrow = len(groups), {d: number for number, group in enumerate(groups) for d in group}
-    identity = ir.AffineMap.get_identity(n)
-    operands, maps = [], []
+    n, pairs = len(groups), zip(list(op.operands)[:-1], indexing_maps(op), strict=False)
     with ir.InsertionPoint(forall), op.location:
-        for value, m in zip(list(op.operands)[:-1], indexing_maps(op), strict=False):
-            if m == ir.AffineMap.get_identity(m.n_dims):
-                operands.append(simplified(reshape(value, [[1] * len(group) for group in groups], expand=False)))
-                maps.append(identity)
-            else:
-                operands.append(value)
-                maps.append(build.projection(n, [narrow[dim_position(e)] for e in m.results]))
+        read = [joined_operand(value, m, groups) for value, m in pairs]
         init = build.empty(known_sizes(view.results[0]), op.results[0].type.element_type)
         kinds = ir.ArrayAttr.get(list(op.attributes["iterator_types"])[:n])
         copy = op.clone()  # whose body it takes
-        moved = with_operands(copy, operands, [init], [*maps, identity], kinds)
+        maps = [*(m for _, m in read), ir.AffineMap.get_identity(n)]
+        moved = with_operands(copy, [value for value, _ in read], [init], maps, kinds)
         copy.erase()
         return moved

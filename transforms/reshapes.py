@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from ..dialects import build
 from ..dialects.mlir import ir, tensor
+from ..dialects.tiling.structured import dim_position
 from ..dialects.tiling.tensor_ops import reassociation
 from .graph import ancestor_in
 from .linear import DYNAMIC
@@ -113,6 +115,23 @@ def reshape(value: ir.Value, groups: Sequence[Sequence[Size]], expand: bool) -> 
         value = tensor.cast(flattened, value)
     result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
     return tensor.ExpandShapeOp(result, value, dims, dynamic, static).result
+
+
+def can_join(maps: Iterable[ir.AffineMap], groups: Sequence[Sequence[int]]) -> bool:
+    """Whether loops can become one for each of `groups`: operands are read in the loops' own places, or in those of
+    loops that stay alone."""
+    whole = {group[0] for group in groups if len(group) == 1}
+    return all(m == ir.AffineMap.get_identity(m.n_dims) or {dim_position(e) for e in m.results} <= whole for m in maps)
+
+
+def joined_operand(value: ir.Value, m: ir.AffineMap, groups: Sequence[Sequence[int]]) -> tuple[ir.Value, ir.AffineMap]:
+    """An operand of loops that become one for each of `groups` (`can_join`), and how these read it."""
+    n = len(groups)
+    if m == ir.AffineMap.get_identity(m.n_dims):
+        joined = reshape(value, [[1] * len(group) for group in groups], expand=False)
+        return simplified(joined), ir.AffineMap.get_identity(n)
+    loops = {d: number for number, group in enumerate(groups) for d in group}
+    return value, build.projection(n, [loops[dim_position(e)] for e in m.results])
 
 
 def join_dims(value: ir.Value, first: int, count: int) -> ir.Value:

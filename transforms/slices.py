@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from ..dialects.build import as_index, constant_value
 from ..dialects.mlir import arith, ir, tensor
+from ..dialects.tiling.index import Index, Range, Tile
 from .linear import DYNAMIC
 from .rewriting import carried_number, defining_op, terminator
 
@@ -22,6 +23,12 @@ def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[Size]:
 def split(parts: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
     """The other way round: the values, and all numbers with a marker in place of the values."""
     return [p for p in parts if not isinstance(p, int)], [p if isinstance(p, int) else DYNAMIC for p in parts]
+
+
+def tile_of(op: ir.Operation) -> Tile:
+    """The part of a tensor that a slice takes, or that one is put into."""
+    places = zip(slice_offsets(op), slice_sizes(op), strict=True)
+    return tuple(Range(Index.of(offset), Index.of(size)) for offset, size in places)
 
 
 def plus(a: Size, b: Size) -> Size:

@@ -20,9 +20,9 @@ from . import searches as torch_searches
 from . import shapes as torch_shapes
 from . import windows as torch_windows
 from .einsums import einsum
+from .narrow import HALVES, not_narrow
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
-HALVES = (torch.float16, torch.bfloat16)
 ROOTS = {0.5: torch.sqrt, -0.5: torch.rsqrt}
 FEW = 16  # elements that are written to a row: of more, a loop over them takes less time on CPUs
 
@@ -233,12 +233,12 @@ def floor_divide(x: torch.Tensor, y: Any) -> Any:
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
-    x = _not_narrow(x.to(kind))
+    x = not_narrow(x.to(kind))
     if not isinstance(y, torch.Tensor):  # of comparisons of constants of float64 the importer crashes
         rest = torch.fmod(x, y)
         is_below = rest > 0 if y < 0 else rest < 0
     else:
-        y = _not_narrow(y.to(kind))
+        y = not_narrow(y.to(kind))
         rest = torch.fmod(x, y)
         is_below = torch.where(y < 0, rest > 0, rest < 0)
     plain = x / y
@@ -303,13 +303,13 @@ def gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
     """aten.gelu by tanh, of which the importer has √(2/π) in four digits."""
     if approximate != "tanh":
         return NotImplemented
-    wide = _not_narrow(x)
+    wide = not_narrow(x)
     return (0.5 * wide * (1 + torch.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)))).to(x.dtype)
 
 
 def elu(x: torch.Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> torch.Tensor:
     """aten.elu by expm1: exp less 1 has no digits left where x is small."""
-    wide = _not_narrow(x)
+    wide = not_narrow(x)
     return torch.where(wide > 0, wide * scale, torch.expm1(wide * input_scale) * (alpha * scale)).to(x.dtype)
 
 
@@ -318,7 +318,7 @@ def var_mean(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """aten.var_mean, of which norms of layers are made, in float32: the importer takes float64, in which that is twice
     as slow. Of fewer elements than `correction`, it is divided by 0."""
-    wide, dims = _not_narrow(x), [d % x.dim() for d in dim or range(x.dim())]
+    wide, dims = not_narrow(x), [d % x.dim() for d in dim or range(x.dim())]
     correction = 1 if correction is None else correction
     rest = math.prod(x.size(d) for d in dims) - (int(correction) if correction == int(correction) else correction)
     mean = wide.mean(dims, keepdim=True)
@@ -337,10 +337,10 @@ def native_group_norm(
     """aten.native_group_norm by sums over groups as rows, and a number of each channel for its elements: torch's own
     form for CPUs sums over two dimensions, and gathers factors that it makes of all channels before."""
     split = (batch, groups, channels // groups, inner)
-    rows = _not_narrow(x.reshape(batch, groups, split[2] * inner))
+    rows = not_narrow(x.reshape(batch, groups, split[2] * inner))
     var, mean = torch.ops.aten.var_mean.correction(rows, [2], correction=0, keepdim=True)
     rstd = torch.rsqrt(var + eps)
-    result = (_not_narrow(x.reshape(split)) - mean.unsqueeze(3)) * rstd.unsqueeze(3)
+    result = (not_narrow(x.reshape(split)) - mean.unsqueeze(3)) * rstd.unsqueeze(3)
     if weight is not None:
         result = result * weight.reshape(1, *split[1:3], 1)
     if bias is not None:
@@ -353,7 +353,7 @@ def native_layer_norm(
     x: torch.Tensor, shape: list[int], weight: Any, bias: Any, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten.native_layer_norm with its sums as wide as they are computed, which torch rounds to halves on CPUs."""
-    wide = _not_narrow(x)
+    wide = not_narrow(x)
     var, mean = torch.ops.aten.var_mean.correction(wide, list(range(-len(shape), 0)), correction=0, keepdim=True)
     rstd = torch.rsqrt(var + eps)
     result = (wide - mean) * rstd
@@ -369,7 +369,7 @@ def fused_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """aten._fused_rms_norm, as rms_norm is differentiated on GPUs: squares of halves are beyond their type from 256
     on."""
-    wide = _not_narrow(x)
+    wide = not_narrow(x)
     squares = (wide * wide).mean(list(range(-len(shape), 0)), keepdim=True)
     rstd = torch.rsqrt(squares + (torch.finfo(wide.dtype).eps if eps is None else eps))
     result = wide * rstd
@@ -395,23 +395,18 @@ def in_float32(op: Any) -> Callable:
 
 def softmax_gradient(gradient: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
     """aten._softmax_backward_data: y is the softmax. Of halves in float32, as torch computes it."""
-    wide, own = _not_narrow(gradient), _not_narrow(y)
+    wide, own = not_narrow(gradient), not_narrow(y)
     return (own * (wide - (wide * own).sum(dim, keepdim=True))).to(dtype)
 
 
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
-    wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
+    wide, other = not_narrow(x).abs(), not_narrow(y).abs()
     large, small = torch.maximum(wide, other), torch.minimum(wide, other)
     ratio = small / torch.where(large == 0, 1, large)
     ratio = torch.where(small.isinf(), 1, ratio)
     found = large * torch.sqrt(1 + ratio * ratio)
     return torch.where(wide.isinf() | other.isinf(), math.inf, found).to(torch.promote_types(x.dtype, y.dtype))
-
-
-def _not_narrow(x: torch.Tensor) -> torch.Tensor:
-    """Halves in float32, as which torch computes what is one op of its own."""
-    return x.to(torch.float32) if x.dtype in HALVES else x
 
 
 aten = torch.ops.aten

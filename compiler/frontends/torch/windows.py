@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .narrow import not_narrow
+
 aten = torch.ops.aten
 CUBIC = -0.75  # as torch has it
 
@@ -40,8 +42,7 @@ def convolution(
     first = [t * (k - 1) - p for t, k, p in zip(dilation, window, padding, strict=True)]
     around = [(low, low + more) for low, more in zip(first, output_padding, strict=True)]
     x = F.pad(x, [n for pair in reversed(around) for n in pair])
-    flipped = weight.flip(list(range(2, weight.dim()))).transpose(0, 1)  # (channels of each, groups)
-    own = flipped.transpose(0, 1).reshape(-1, 1, *window)
+    own = weight.flip(list(range(2, weight.dim()))).reshape(-1, 1, *window)
     plain = [1] * len(window), [0] * len(window), dilation, False, [0] * len(window), groups
     return aten.convolution.default(x, own, bias, *plain)
 
@@ -90,8 +91,8 @@ def _of_weights(
     """Σ over entries and places of `rows`, of one channel, times what windows `read` there, of another one of its
     group."""
     batch, window, places = rows.shape[0], weight.shape[2:], rows.shape[2:]
-    read = F.pad(_not_narrow(read), [n for p in reversed(padding) for n in (p, p)])
-    left = _not_narrow(rows).reshape(batch, groups, rows.shape[1] // groups, -1)
+    read = F.pad(not_narrow(read), [n for p in reversed(padding) for n in (p, p)])
+    left = not_narrow(rows).reshape(batch, groups, rows.shape[1] // groups, -1)
     parts = []
     for at in itertools.product(*map(range, window)):
         seen = read
@@ -175,7 +176,7 @@ def _sources(inner: Any, outer: Any, like: torch.Tensor, corners: bool, scale: f
 
 def _times(gradient: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """The gradient, along its last dimensions, times a matrix each."""
-    found = _not_narrow(gradient)
+    found = not_narrow(gradient)
     for dim, matrix in enumerate(matrices, gradient.dim() - len(matrices)):
         found = (found.movedim(dim, -1) @ matrix.to(found.dtype).mT).movedim(-1, dim)
     return found.to(gradient.dtype)
@@ -211,10 +212,6 @@ def _upsampled(matrix: Callable, dims: int) -> Callable:
         return _times(gradient, [matrix(n, m, gradient, corners, scale) for n, m, scale in along])
 
     return backward
-
-
-def _not_narrow(x: torch.Tensor) -> torch.Tensor:
-    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _of_dims(function: Callable, dims: int) -> Callable:

@@ -144,19 +144,17 @@ class CopyOps(Emitter):
     def _store(self, ops: Sequence[ir.Operation]) -> None:
         """Of several tiles whose elements are computed as they are stored, a piece of each in turn: what they have in
         common is in registers then, and no more."""
-        in_turn = len(ops) > 1 and all(_is_as_stored(op.operands[0]) for op in ops)
-        waiting: list[list[Callable[[], None]]] = []
-        for op in ops:
-            with op.location:
-                pieces = self._pieces_of(op)
-                for store in () if in_turn else pieces:
-                    store()
-            waiting.append(pieces if in_turn else [])
-        for step in itertools.zip_longest(*waiting):
-            for op, store in zip(ops, step, strict=True):
+        in_turn = all(_is_as_stored(op.operands[0]) for op in ops)
+        for together in [ops] if in_turn else [[op] for op in ops]:
+            stores = []
+            for op in together:
                 with op.location:
-                    if store is not None:
-                        store()
+                    stores.append(self._pieces_of(op))
+            for step in itertools.zip_longest(*stores):
+                for op, store in zip(together, step, strict=True):
+                    with op.location:
+                        if store is not None:
+                            store()
 
     def _pieces_of(self, op: ir.Operation) -> list[Callable[[], None]]:
         """What stores a tile, piece by piece."""
