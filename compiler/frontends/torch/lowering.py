@@ -6,12 +6,9 @@ modifications inlined.
 
 import contextlib
 import dataclasses
-import functools
 import gc
-import inspect
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch._export.utils
@@ -38,6 +35,7 @@ from . import shapes as torch_shapes
 from . import sinks as torch_sinks
 from . import unsigned as torch_unsigned
 from .casts import forget_asserts
+from .composites import prepared_once
 from .decompositions import decompositions
 from .transforms import levels_kept, refuse_tangents
 
@@ -124,7 +122,7 @@ def functional(program: ExportedProgram) -> ExportedProgram:
 @contextlib.contextmanager
 def _decomposing() -> Iterator[None]:
     try:
-        with warnings.catch_warnings(), levels_kept(), _no_collections(), _ops_found_once():
+        with warnings.catch_warnings(), levels_kept(), _no_collections(), prepared_once():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             warnings.filterwarnings("ignore", "A model attribute")  # … about constants that have gradients: they do
             yield
@@ -145,23 +143,6 @@ def _no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextlib.contextmanager
-def _ops_found_once() -> Iterator[None]:
-    """Within the block, torch makes Python's names of the ops that C++ decomposes once. To decompose a program, it does
-    so again for each of 27 namespaces of ops, which took a fifth of the time to trace a function."""
-    utils: Any = torch._export.utils
-    found = getattr(utils, "_materialize_cpp_cia_ops", None)
-    if found is None:  # another version's
-        yield
-        return
-    found = inspect.unwrap(found)  # another thread may be in the block, too
-    utils._materialize_cpp_cia_ops = functools.cache(found)
-    try:
-        yield
-    finally:
-        utils._materialize_cpp_cia_ops = found
 
 
 def _is_no_number(constant: torch.Tensor) -> bool:
