@@ -7,18 +7,19 @@ from itertools import compress
 
 from ..dialects import build
 from ..dialects.build import PARALLEL
-from ..dialects.mlir import ir
+from ..dialects.mlir import arith, ir
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
 from .passes import Pass, option
 from .reshapes import RESHAPES, drop_units, replace_if_undone, simplified, with_units
-from .rewriting import defining_op, erase_dead, functions_of, ops_of
+from .rewriting import erase_dead, functions_of, ops_of
+from .splats import filled_with
 
 
 @dataclass(frozen=True)
 class DropUnits(Pass):
-    """Drops loops of one element of ops on results of the loops over tiles, and reshapes that are undone::
+    """Drops dimensions of one element, loops along them, and reshapes that are undone::
 
         %e = tensor.expand_shape %m [[0], [1, 2]] output_shape [8, 64, 1] : tensor<8x64xf32> into tensor<8x64x1xf32>
         %a = linalg.generic … ins(%e) outs(…) { math.absf } -> tensor<8x64x1xf32>
@@ -26,9 +27,10 @@ class DropUnits(Pass):
     becomes
         %r = linalg.generic … ins(%m) outs(…) { math.absf } -> tensor<8x64xf32>
 
-    A log-sum-exp is often written with the keys kept as a dimension of one element; what reads a result of the loops at
-    its own places can be computed on their tiles (``fuse-consumers``). Sums over one element, such as a mean over the
-    only query, are no sums, of whatever op. With `last` it is the dimensions of one element
+    A log-sum-exp is often written with the keys kept as a dimension of one element: what reads a result of the loops
+    over tiles at its own places can be computed on their tiles then (``fuse-consumers``). Of other ops, and of sums, it
+    is those that come first, as of a batch of one, but for a single row: ops of one shape can be one
+    (``fuse-elements``). Sums over one element, such as a mean over the only query, are no sums. With `last` it is those
     that come last, of all ops, such as those that sums of rows keep: without them such sums lie side by side.
     """
 
@@ -37,57 +39,66 @@ class DropUnits(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             for block in function.regions[0].blocks:
-                of_loops: set[ir.Operation] = set()  # the loops, and what is computed from their results
+                of_loops: set[ir.Value] = set()  # their results, and what is computed from these
                 for inner in ops_of(block):
+                    follows = inner.name == "scf.forall" or any(v in of_loops for v in inner.operands)
+                    made = list(inner.results)
                     if inner.name == "linalg.generic":
-                        inner = _without_single_sums(inner)
-                    follows = inner.name == "scf.forall" or any(defining_op(v) in of_loops for v in inner.operands)
-                    if not self.last and not follows:
-                        continue
-                    of_loops.add(inner)
-                    with ir.InsertionPoint(inner), inner.location:
-                        if inner.name == "linalg.generic":
-                            of_loops.update(self._drop(inner))
-                        elif inner.name in RESHAPES:
-                            replace_if_undone(inner)
-                if self.last:
-                    erase_dead(block)  # reshapes that are undone
+                        made = self._drop(_without_single_sums(inner), follows)
+                    elif inner.name in RESHAPES and replace_if_undone(inner):
+                        made = []
+                    of_loops.update(made if follows else [])
+                erase_dead(block)  # reshapes that are undone
 
-    def _drop(self, op: ir.Operation) -> list[ir.Operation]:
-        """Drops dimensions of one element, and loops along them; the ops that stand for `op` then."""
+    def _drop(self, op: ir.Operation, follows: bool) -> list[ir.Value]:
+        """Drops dimensions of one element, and loops along them; what stands for the results then."""
         maps, first = indexing_maps(op), len(op.operands) - len(op.results)
         kinds, arguments = iterator_types(op), list(op.regions[0].blocks[0].arguments)
+        if not self.last and not any(isinstance(v.type, ir.RankedTensorType) for v in list(op.operands)[:first]):
+            return list(op.results)  # as it is known for what it fills
         is_read = [bool(list(a.uses)) for a in arguments]
-        if not self.last and ("reduction" in kinds or any(is_read[first:])):
-            return []
-        flags = [_units(value, m, self.last) for value, m in zip(op.operands, maps, strict=True)]
-        dropped = {dim_position(e) for gone, m in zip(flags, maps, strict=True) for e in compress(m.results, gone)}
+        which = _last if self.last else _first
+        if not self.last and follows and "reduction" not in kinds and not any(is_read[first:]):
+            which = _any
+        units = [_units(value, m) for value, m in zip(op.operands, maps, strict=True)]
+        of_loops = [[dim_position(e) for e in m.results] for m in maps]
+        meant = [_but_one(which(one)) for one in units]
+        dropped = {loop for gone, loops in zip(meant, of_loops, strict=True) for loop in compress(loops, gone)}
         left = [d for d in range(len(kinds)) if d not in dropped]
         if not left or not (dropped if self.last else dropped - {None}):
-            return []
+            return list(op.results)
+        flags = [
+            _but_one([g or (u and d is not None and d in dropped) for g, u, d in zip(*of_one, strict=True)])
+            for of_one in zip(meant, units, of_loops, strict=True)
+        ]
         zero = ir.AffineExpr.get_constant(0)
         loops = ir.AffineMap.get(
             len(left), 0, [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
         )
-        operands, new_maps = [], []
-        for number, (value, m, gone) in enumerate(zip(op.operands, maps, flags, strict=True)):
-            stays = [not g for g in gone]
-            if number >= first and not is_read[number]:
-                value = build.empty(list(compress(known_sizes(value), stays)), value.type.element_type)
-            elif any(gone):
-                value = simplified(drop_units(value, gone))
-            operands.append(value)
-            new_maps.append(ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in compress(m.results, stays)]))
 
         def body(*scalars: ir.Value) -> list[ir.Value]:
             return copy_elements(op, dict(zip(arguments, scalars, strict=True)), in_loops(loops))
 
-        results = build.generic(operands[:first], operands[first:], new_maps, [kinds[d] for d in left], body)
-        wide = [with_units(new, known_sizes(new), gone) for new, gone in zip(results, flags[first:], strict=True)]
+        operands, new_maps = [], []
+        with ir.InsertionPoint(op), op.location:
+            for number, (value, m, gone) in enumerate(zip(op.operands, maps, flags, strict=True)):
+                stays = [not g for g in gone]
+                filled = filled_with(value) if number >= first and any(gone) else None
+                if number >= first and (filled is not None or not is_read[number]):
+                    value = build.empty(list(compress(known_sizes(value), stays)), value.type.element_type)
+                    value = (
+                        value if filled is None else build.fill(arith.constant(value.type.element_type, filled), value)
+                    )
+                elif any(gone):
+                    value = simplified(drop_units(value, gone))
+                operands.append(value)
+                new_maps.append(ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in compress(m.results, stays)]))
+            results = build.generic(operands[:first], operands[first:], new_maps, [kinds[d] for d in left], body)
+            wide = [with_units(new, known_sizes(new), gone) for new, gone in zip(results, flags[first:], strict=True)]
         for old, new in zip(op.results, wide, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
-        return [v.owner.operation for v in (*results, *wide)]
+        return [*results, *wide]
 
 
 def _without_single_sums(op: ir.Operation) -> ir.Operation:
@@ -117,12 +128,25 @@ def _without_single_sums(op: ir.Operation) -> ir.Operation:
     return results[0].owner.operation
 
 
-def _units(value: ir.Value, m: ir.AffineMap, last: bool) -> list[bool]:
-    """Which dimensions of an operand have one element, that of their loop, or the first; with `last` those that no
-    other one follows."""
-    if not m.results or not isinstance(value.type, ir.RankedTensorType):
-        return []
-    found = [size == 1 and is_direct(e) for size, e in zip(value.type.shape, m.results, strict=True)]
-    if last:
-        found = [all(found[d:]) for d in range(len(found))]
-    return [False] * len(found) if all(found) else found
+def _units(value: ir.Value, m: ir.AffineMap) -> list[bool]:
+    """Which dimensions of an operand have one element, that of their loop, or the first."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return [False] * len(m.results)
+    return [size == 1 and is_direct(e) for size, e in zip(value.type.shape, m.results, strict=True)]
+
+
+def _but_one(gone: list[bool]) -> list[bool]:
+    """None, if nothing would be left of a tensor."""
+    return [False] * len(gone) if all(gone) else gone
+
+
+def _any(units: list[bool]) -> list[bool]:
+    return units
+
+
+def _first(units: list[bool]) -> list[bool]:
+    return [all(units[: d + 1]) and not all(units[:-1]) for d in range(len(units))]
+
+
+def _last(units: list[bool]) -> list[bool]:
+    return [all(units[d:]) for d in range(len(units))]

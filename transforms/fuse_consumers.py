@@ -257,12 +257,12 @@ class _Fusion:
             owner = defining_op(value)
             if owner is not None and owner not in inside and owner not in before:
                 return False  # its body reads the loop's result at some other place
-        for value in op.operands:
-            owner = defining_op(value)
-            if self._store_of(value) is None and owner is not None and owner not in before:
-                if not _depends_on(owner, before):
-                    return False
-                owner.move_before(self.forall)
+        moved: list[ir.Operation] = []
+        owners = [defining_op(value) for value in op.operands if self._store_of(value) is None]
+        if not all(owner is None or _can_precede(owner, before, moved) for owner in owners):
+            return False
+        for owner in moved:
+            owner.move_before(self.forall)
         return True
 
     def run(self) -> ir.Operation:
@@ -330,13 +330,19 @@ class _Fusion:
         return new
 
 
-def _depends_on(op: ir.Operation, before: set[ir.Operation]) -> bool:
-    """Whether an op that computes element by element, or moves elements, needs nothing but these."""
+def _can_precede(op: ir.Operation, before: set[ir.Operation], moved: list[ir.Operation]) -> bool:
+    """Whether an op is one of those before, or can be `moved` there with what it needs: those that compute element by
+    element, or move elements, which are added to the list in order."""
+    if op in before or op in moved:
+        return True
     if op.name not in ("tensor.empty", *RESHAPES) and not (op.name == "linalg.generic" and all_parallel(op)):
         return False
     inside = set(ops_in(op))
-    sources = [defining_op(v) for inner in (op, *inside) for v in inner.operands]
-    return all(source is None or source in before or source in inside for source in sources)
+    owners = [defining_op(v) for inner in (op, *inside) for v in inner.operands]
+    if not all(o is None or o in inside or _can_precede(o, before, moved) for o in owners):
+        return False
+    moved.append(op)
+    return True
 
 
 def _number(builder: TileBuilder, index: Index) -> Size:

@@ -37,18 +37,31 @@ func.func @kept_dimension(%x: f32, %a0: tensor<8x64xf32>) -> tensor<8x64xf32> {
   return %s : tensor<8x64xf32>
 }
 
-// Ops that have nothing to do with the loops stay as they are.
-// CHECK-LABEL: func.func @elsewhere
-// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel"]}
-func.func @elsewhere(%e: tensor<8x64x1xf32>) -> tensor<8x64x1xf32> {
-  %o = tensor.empty() : tensor<8x64x1xf32>
+// So is a sum, and what has nothing to do with the loops: ops of a batch of one are of one shape with others.
+// CHECK-LABEL: func.func @batch_of_one
+// CHECK-SAME:    (%[[X:.*]]: tensor<1x8x64xf32>,
+// CHECK:         %[[C:.*]] = tensor.collapse_shape %[[X]] {{.*}} into tensor<8x64xf32>
+// CHECK:         %[[A:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[C]] : tensor<8x64xf32>)
+// CHECK:           math.absf
+// CHECK:         %[[S:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} ins(%[[A]] : tensor<8x64xf32>)
+// CHECK-SAME:      outs(%{{.*}} : tensor<8xf32>)
+// CHECK:         %[[E:.*]] = tensor.expand_shape %[[S]] {{.*}} into tensor<1x8xf32>
+// CHECK-NEXT:    return %[[E]]
+func.func @batch_of_one(%x: tensor<1x8x64xf32>, %init: tensor<1x8xf32>) -> tensor<1x8xf32> {
+  %o = tensor.empty() : tensor<1x8x64xf32>
   %abs = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
-      ins(%e : tensor<8x64x1xf32>) outs(%o : tensor<8x64x1xf32>) {
+      ins(%x : tensor<1x8x64xf32>) outs(%o : tensor<1x8x64xf32>) {
   ^bb0(%u: f32, %v: f32):
     %f = math.absf %u : f32
     linalg.yield %f : f32
-  } -> tensor<8x64x1xf32>
-  return %abs : tensor<8x64x1xf32>
+  } -> tensor<1x8x64xf32>
+  %s = linalg.generic {indexing_maps = [#id3, affine_map<(d0, d1, d2) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%abs : tensor<1x8x64xf32>) outs(%init : tensor<1x8xf32>) {
+  ^bb0(%u: f32, %v: f32):
+    %f = arith.addf %u, %v : f32
+    linalg.yield %f : f32
+  } -> tensor<1x8xf32>
+  return %s : tensor<1x8xf32>
 }
 
 // A sum over one element is that element, and what was there.

@@ -158,3 +158,41 @@ func.func @residual(%x: tensor<4x8x32xf32>, %c: tensor<32xf32>, %f: f32) -> tens
   } -> tensor<4x8x32xf32>
   return %y : tensor<4x8x32xf32>
 }
+
+// What is multiplied with a result may be computed behind the loop, in several steps: these move before it, where tiles
+// can read what they give.
+// CHECK-LABEL: func.func @computed_behind
+// CHECK-SAME:    (%[[X:.*]]: tensor<1x32x32xf32>
+// CHECK:         %[[A:.*]] = linalg.generic {{.*}} ins(%[[X]] :
+// CHECK:           math.absf
+// CHECK:         %[[J:.*]] = tensor.collapse_shape %[[A]]
+// CHECK:         %[[R:.*]] = scf.forall
+// CHECK-DAG:       tensor.extract_slice %[[J]]
+// CHECK:           arith.mulf
+// CHECK:         return %[[R]]
+func.func @computed_behind(%x: tensor<1x32x32xf32>, %f: f32) -> tensor<32x32xf32> {
+  %e = tensor.empty() : tensor<32x32xf32>
+  %r = scf.forall (%i) = (0) to (32) step (16) shared_outs(%o = %e) -> (tensor<32x32xf32>) {
+    %s = tensor.empty() : tensor<16x32xf32>
+    %t = linalg.fill ins(%f : f32) outs(%s : tensor<16x32xf32>) -> tensor<16x32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %o[%i, 0] [16, 32] [1, 1] : tensor<16x32xf32> into tensor<32x32xf32>
+    }
+  }
+  %n = tensor.empty() : tensor<1x32x32xf32>
+  %a = linalg.generic {indexing_maps = [affine_map<(a, b, d) -> (a, b, d)>, affine_map<(a, b, d) -> (a, b, d)>],
+      iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : tensor<1x32x32xf32>) outs(%n : tensor<1x32x32xf32>) {
+  ^bb0(%p: f32, %z: f32):
+    %0 = math.absf %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x32x32xf32>
+  %j = tensor.collapse_shape %a [[0, 1], [2]] : tensor<1x32x32xf32> into tensor<32x32xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(b, d) -> (b, d)>, affine_map<(b, d) -> (b, d)>,
+      affine_map<(b, d) -> (b, d)>], iterator_types = ["parallel", "parallel"]}
+      ins(%r, %j : tensor<32x32xf32>, tensor<32x32xf32>) outs(%e : tensor<32x32xf32>) {
+  ^bb0(%p: f32, %q: f32, %z: f32):
+    %0 = arith.mulf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x32xf32>
+  return %y : tensor<32x32xf32>
+}
