@@ -1,6 +1,7 @@
 """Matmuls around attention on NVIDIA GPUs: kernels of tiles, evaluated without a GPU, and run on one."""
 
 import itertools
+import re
 
 import ml_dtypes
 import numpy as np
@@ -126,6 +127,15 @@ def test_long_sums_are_parts_that_are_added_up_with_what_follows(sizes, layouts,
     check(run_module(text, inputs, arch=arch), exact, element)
     assert [name for name in Launches.kernels if "pad" not in name] == ["main_0", "main_results"]
     assert "parts" in compile(text, target="nvidia", arch=arch).explain()
+
+
+@pytest.mark.parametrize("right", ["kn", "nk"])
+@pytest.mark.parametrize("left", ["mk", "km"])
+def test_tensor_cores_read_both_operands_from_shared_memory(left, right):
+    """Whichever dimension stands side by side: Aᵀ·B, as gradients of weights are, goes through no registers."""
+    ptx = compile(graph("f16", 0, 512, 256, 1024, left, right), target="nvidia", arch="sm_90a").ir("ptx")
+    orders = re.findall(r"p, 1, 1, (\d), (\d);", ptx)
+    assert set(orders) == {(str(int(left == "km")), str(int(right == "kn")))} and "ldmatrix" not in ptx
 
 
 def chain(m, k):

@@ -34,9 +34,9 @@ def wgmma(
     wait: bool,
     thread: Thread,
 ) -> list[ir.Value]:
-    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over. A in shared memory has
-    its columns side by side; so has B of 8 bits the elements of `k_dim`. `elements`: the types of A and B. A of parts
-    (`in_parts`) has B's elements along `k_dim` once for each.
+    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over; operands of 8 bits have
+    elements along it side by side in shared memory. `elements`: the types of A and B. A of parts (`in_parts`) has B's
+    elements along `k_dim` once for each.
 
     Without `wait` the registers must not be touched until `wait_matmuls`.
 
@@ -58,10 +58,12 @@ def wgmma(
         if isinstance(a, Registers):
             operand = f"{{{', '.join(f'${first_a + 4 * step + i}' for i in range(4))}}}"
         else:
-            lines.append(f"add.u32 a, ${first_a}, {_descriptor_step(a, step, True)};")
+            lines.append(f"add.u32 a, ${first_a}, {_descriptor_step(a, step, a.inner == 1)};")
             lines.append(f"mov.b64 e, {{a, {_form(a)}}};")
             operand = "e"
-        orders = f"{'' if isinstance(a, Registers) else ', 0'}, {0 if k_major else 1}" if b.width == 2 else ""
+        orders = (
+            f"{'' if isinstance(a, Registers) else f', {1 - a.inner}'}, {0 if k_major else 1}" if b.width == 2 else ""
+        )
         lines.append(f"wgmma.mma_async.sync.aligned.{kind} {{{', '.join(registers)}}}, {operand}, d, p, 1, 1{orders};")
     lines.append("wgmma.commit_group.sync.aligned;")
     if wait:
@@ -109,8 +111,10 @@ def _form(b: Shared) -> int:
 
 
 def _rows_descriptor(a: Shared, thread: Thread) -> ir.Value:
-    """The descriptor of a warpgroup's 64 rows of a tile."""
-    return _descriptor(a.behind(mul(div(thread.warp, 4), 64 * a.line)), k_major=True)
+    """The descriptor of a warpgroup's 64 rows of a tile: rows of 128 bytes, or where these are of columns, the elements
+    that stand side by side in all of them."""
+    size = a.line if a.inner == 1 else a.outer_size * a.line // 64
+    return _descriptor(a.behind(mul(div(thread.warp, 4), 64 * size)), k_major=a.inner == 1)
 
 
 def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:

@@ -158,7 +158,8 @@ class _Assigner:
             return ("paired_a", "paired") if width == 8 else ("operand_a", "shared")
         if not self.left_columns or width > 16:
             return "operand_a", "shared"
-        dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
+        last = load.opview.memory.type.rank - 1
+        dense = last in dims_of(load.opview)[1 if width == 8 else 0 :]  # which `wgmma` takes in either order of 16 bits
         wide = operand.type.shape[1] > self.left_columns or not _fits(matmul) or width == 8
         return "shared" if dense and (wide or is_streamed(load)) else "operand_a", "shared"
 
