@@ -11,9 +11,10 @@ from ...passes import Pass, option
 from ...rewriting import Values, copy_op, ops_in, ops_of
 from ..architecture import MULTIPROCESSORS
 from ..launching import block_number, launches_of, relaunch, update_type
-from .bulk_copies import bulk_copies
+from .bulk_copies import Copy, bulk_copies
 from .dealt_tiles import AsDealt
 from .keep_maximum import KEPT, RETRY
+from .panels import InPanels
 from .taken_tiles import AsTaken, is_data
 from .tile_orders import InPairs, InTurn, TileOrder, rows_of
 
@@ -52,14 +53,14 @@ class PersistentBlocks(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            if bulk_copies(kernel):
+            if copies := bulk_copies(kernel):
                 with kernel.location:
-                    _Kernel(kernel, self.multiprocessors).run()
+                    _Kernel(kernel, copies, self.multiprocessors).run()
 
 
 class _Kernel:
-    def __init__(self, kernel: ir.Operation, multiprocessors: int):
-        self.kernel, self.multiprocessors = kernel, multiprocessors
+    def __init__(self, kernel: ir.Operation, copies: dict[ir.Operation, Copy], multiprocessors: int):
+        self.kernel, self.copies, self.multiprocessors = kernel, copies, multiprocessors
         self.block = kernel.regions[0].blocks[0]
         self.counts = [build.constant_value(launch.operands[0]) for launch in launches_of(kernel)]  # of tiles
 
@@ -96,9 +97,9 @@ class _Kernel:
         if is_data(number):
             return AsTaken.of(number, self._pass_tiles(), self.multiprocessors)
         rows, tiles = rows_of(number), self._pass_tiles()
-        if rows is None:
-            return InTurn(number, tiles)
         known = self.counts[0] if len(set(self.counts)) == 1 else None
+        if rows is None:
+            return InPanels.of(number, tiles, known, self.copies, self.multiprocessors) or InTurn(number, tiles)
         dealt = None if known is None else AsDealt.of(number, tiles, rows, known, self.multiprocessors)
         return dealt or InPairs(number, tiles, rows)
 
