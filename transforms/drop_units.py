@@ -29,9 +29,10 @@ class DropUnits(Pass):
 
     A log-sum-exp is often written with the keys kept as a dimension of one element: what reads a result of the loops
     over tiles at its own places can be computed on their tiles then (``fuse-consumers``). Of other ops, and of sums, it
-    is those that come first, as of a batch of one, but for a single row: ops of one shape can be one
-    (``fuse-elements``). Sums over one element, such as a mean over the only query, are no sums. With `last` it is those
-    that come last, of all ops, such as those that sums of rows keep: without them such sums lie side by side.
+    is those that come first, as of a batch of one, so that ops have one shape and can be one (``fuse-elements``); but
+    for a single row, and what is returned. Sums over one element, such as a mean over the only query, are no sums. With
+    `last` it is those that come last, of all ops, such as those that sums of rows keep: without them such sums lie side
+    by side.
     """
 
     last: bool = option("dimensions that come last, but of whatever op", False)
@@ -54,12 +55,15 @@ class DropUnits(Pass):
         """Drops dimensions of one element, and loops along them; what stands for the results then."""
         maps, first = indexing_maps(op), len(op.operands) - len(op.results)
         kinds, arguments = iterator_types(op), list(op.regions[0].blocks[0].arguments)
-        if not self.last and not any(isinstance(v.type, ir.RankedTensorType) for v in list(op.operands)[:first]):
-            return list(op.results)  # as it is known for what it fills
         is_read = [bool(list(a.uses)) for a in arguments]
-        which = _last if self.last else _first
-        if not self.last and follows and "reduction" not in kinds and not any(is_read[first:]):
+        if self.last:
+            which = _last
+        elif follows and "reduction" not in kinds and not any(is_read[first:]):
             which = _any
+        elif _stays(op):
+            return list(op.results)
+        else:
+            which = _first
         units = [_units(value, m) for value, m in zip(op.operands, maps, strict=True)]
         of_loops = [[dim_position(e) for e in m.results] for m in maps]
         meant = [_but_one(which(one)) for one in units]
@@ -126,6 +130,13 @@ def _without_single_sums(op: ir.Operation) -> ir.Operation:
         old.replace_all_uses_with(new)
     op.erase()
     return results[0].owner.operation
+
+
+def _stays(op: ir.Operation) -> bool:
+    """Whether an op is what kernels write as it is, since it is returned, or known as a tensor that is filled."""
+    inputs = list(op.operands)[: len(op.operands) - len(op.results)]
+    is_returned = any(use.owner.name == "func.return" for result in op.results for use in result.uses)
+    return is_returned or not any(isinstance(v.type, ir.RankedTensorType) for v in inputs)
 
 
 def _units(value: ir.Value, m: ir.AffineMap) -> list[bool]:

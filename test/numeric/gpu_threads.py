@@ -168,6 +168,27 @@ def for_(op, frame):
     return run
 
 
+@rule("scf.while")
+def while_(op, frame):
+    """Of threads that each go on as long as they have to; of others what it carries stays."""
+    of_all = scf.while_(op, frame)
+    condition, body = (frame.region(region) for region in op.operation.regions)
+
+    def run(carried):
+        if Threads.active is None:
+            return of_all(carried)
+        going, found = Threads.active, None
+        while True:
+            proceed, *passed = Threads.only(going, lambda carried=carried: condition(carried))
+            found = passed if found is None else chosen(going, op.operation.results, passed, found)
+            going = going & proceed
+            carried = Threads.only(going, lambda found=found: body([*found]))
+            if carried is None:
+                return found
+
+    return run
+
+
 @rule("arith.select")
 def select(op, frame):
     of_one = arith.select(op, frame)

@@ -139,3 +139,44 @@ func.func @many(%a: tensor<4096x128xf16>, %at: tensor<512xindex>, %u: tensor<512
   }
   return %r : tensor<4096x128xf16>
 }
+
+// -----
+
+// Many rows that are added to others: the first one is found for each place, and for each the next one at its place.
+// CHECK-LABEL: func.func @many_rows
+// CHECK-SAME:    (%[[A:.*]]: tensor<4096x64xf32>, %[[AT:.*]]: tensor<1024xi64>, %[[U:.*]]: tensor<1024x64xf32>)
+// CHECK:         %[[FIRST:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs(%{{.*}} : tensor<4096xi64>)
+// CHECK:           tensor.extract %[[AT]]
+// CHECK:         %[[NEXT:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs(%{{.*}} : tensor<1024xi64>)
+// CHECK:           arith.cmpi sgt
+// CHECK:         %[[R:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[FIRST]], %[[A]] :
+// CHECK:           %[[W:.*]]:2 = scf.while (%{{.*}} = %{{.*}}, %[[N:.*]] = %{{.*}}) : (f32, i64) -> (f32, i64) {
+// CHECK:             arith.cmpi sge, %[[N]]
+// CHECK:           ^bb0(%[[SUM:.*]]: f32, %{{.*}}: i64):
+// CHECK:             %[[UPDATE:.*]] = tensor.extract %[[U]]
+// CHECK:             %[[NEW:.*]] = arith.addf %[[SUM]], %[[UPDATE]]
+// CHECK:             %[[AFTER:.*]] = tensor.extract %[[NEXT]]
+// CHECK:             scf.yield %[[NEW]], %[[AFTER]]
+// CHECK:           linalg.yield %[[W]]#0
+// CHECK:         return %[[R]]
+func.func @many_rows(%a: tensor<4096x64xf32>, %at: tensor<1024xi64>, %u: tensor<1024x64xf32>) -> tensor<4096x64xf32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %count = arith.constant 1024 : index
+  %r = scf.for %n = %zero to %count step %one iter_args(%out = %a) -> (tensor<4096x64xf32>) {
+    %p = tensor.extract %at[%n] : tensor<1024xi64>
+    %i = arith.index_cast %p : i64 to index
+    %new = tensor.extract_slice %u[%n, 0] [1, 64] [1, 1] : tensor<1024x64xf32> to tensor<64xf32>
+    %old = tensor.extract_slice %out[%i, 0] [1, 64] [1, 1] : tensor<4096x64xf32> to tensor<64xf32>
+    %e = tensor.empty() : tensor<64xf32>
+    %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> (d)>, affine_map<(d) -> (d)>],
+        iterator_types = ["parallel"]} ins(%old, %new : tensor<64xf32>, tensor<64xf32>) outs(%e : tensor<64xf32>) {
+    ^bb0(%x: f32, %y: f32, %z: f32):
+      %t = arith.addf %x, %y : f32
+      linalg.yield %t : f32
+    } -> tensor<64xf32>
+    %w = tensor.insert_slice %s into %out[%i, 0] [1, 64] [1, 1] : tensor<64xf32> into tensor<4096x64xf32>
+    scf.yield %w : tensor<4096x64xf32>
+  }
+  return %r : tensor<4096x64xf32>
+}

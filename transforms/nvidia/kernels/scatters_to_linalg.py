@@ -24,6 +24,7 @@ from ...rewriting import (
     for_inits,
     functions_of,
     is_made_inside,
+    make_while,
     ops_in,
     ops_of,
     terminator,
@@ -75,6 +76,16 @@ class ScattersToLinalg(Pass):
         %r = linalg.generic {iterator_types = ["parallel", "parallel"]} ins(%last, %a) {
           yield scf.if %n ≥ 0 { yield tensor.extract %updates[%n, index 1] } else { yield %old }
         }
+
+    Of many that do, as gradients of an embedding, which has a row for each token, the first one is found for each
+    place, and for each of them the next one at its place::
+
+        %r = linalg.generic {iterator_types = ["parallel", "parallel"]} ins(%first, %a) {
+          %w, %_ = scf.while (%sum = %old, %n = %first) %n ≥ 0 {
+            yield %sum + tensor.extract %updates[%n, index 1], tensor.extract %next[%n]
+          }
+          yield %w
+        }
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -99,9 +110,11 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Write:
-    """An insertion: its dimensions of which a window is a part, and the plan of its elements."""
+    """An insertion: its dimensions of which a window is a part, that part, and the plan of its elements."""
 
     dims: tuple[int, ...]
+    offsets: tuple[Size, ...]
+    sizes: tuple[Size, ...]
     new: Emit
     reads_old: bool
 
@@ -136,6 +149,8 @@ class _Writes:
         with ir.InsertionPoint(self.writer), self.writer.location:
             if self._many_are_lost():
                 new = self._by_last_write(plan, target, self.writes[0])
+            elif self._many_are_elsewhere():
+                new = self._by_next_write(plan, target, self.writes[0])
             else:
                 new = self._by_element(plan, target)
         self.result.replace_all_uses_with(new)
@@ -163,46 +178,131 @@ class _Writes:
         """Whether looking for the last write of each place is much less work than doing all of them."""
         if len(self.writes) != 1 or self.writes[0].reads_old or not self.counts:
             return False
+        elements, places, updates = self._numbers()
+        return updates * elements > updates * places + WORTH_A_LAUNCH
+
+    def _many_are_elsewhere(self) -> bool:
+        """Whether looking for the first write of each place, and the next one after each, is much less work than going
+        through all of them for each element. (Windows of more than an element might overlap by a part.)"""
+        if len(self.writes) != 1 or not self.counts or any(size != 1 for size in self.writes[0].sizes):
+            return False
+        elements, places, updates = self._numbers()
+        return updates * elements > updates * (places + updates) + 2 * WORTH_A_LAUNCH
+
+    def _numbers(self) -> tuple[int, int, int]:
+        """Of elements of the result, of places there that one write is at, and of writes."""
         sizes = [MIDDLING if s == DYNAMIC else s for s in self.result.type.shape]
         places = math.prod(sizes[d] for d in self.writes[0].dims)
-        updates = math.prod(c if isinstance(c, int) else MIDDLING for c in self.counts)
-        return updates * math.prod(sizes) > updates * places + WORTH_A_LAUNCH
+        return math.prod(sizes), places, math.prod(c if isinstance(c, int) else MIDDLING for c in self.counts)
 
     def _by_last_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
-        sizes, count, number_kind = build.mixed_sizes(target), len(write.dims), ir.IntegerType.get_signless(64)
+        last = self._search(plan, target, write, lambda found, number: number())
+
+        def read(found: ir.Value, old: ir.Value) -> ir.Value:
+            return self._emitted(
+                lambda: self._either(_is_one(found), write.new, self._old),
+                old,
+                [*_indices(self.rank), *self._at(found)],
+            )
+
+        return self._by_found(last, target, write, read)
+
+    def _by_next_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
+        first = self._search(plan, target, write, self._first)
+        following = self._following(plan, write)
+
+        def add(found: ir.Value, old: ir.Value) -> ir.Value:
+            indices = _indices(self.rank)
+            loop, condition, block = make_while([old, found])
+            with ir.InsertionPoint(condition):
+                ir.Operation.create("scf.condition", [], [_is_one(condition.arguments[1]), *condition.arguments])
+            with ir.InsertionPoint(block):
+                total, number = block.arguments
+                at = self._at(number)
+                new = self._emitted(write.new, total, [*indices, *at])
+                ir.Operation.create("scf.yield", [], [new, tensor.extract(following, at)])
+            return loop.results[0]
+
+        return self._by_found(first, target, write, add)
+
+    def _search(
+        self, plan: Emit, target: ir.Value, write: _Write, choose: Callable[[ir.Value, Emit], ir.Value]
+    ) -> ir.Value:
+        """The number of a write for each place, −1 where there is none. `choose`: of what was found before, and of what
+        emits the number of a write if it is at that place, else that."""
+        sizes, count = build.mixed_sizes(target), len(write.dims)
         loops = count + len(self.counts)
-        none = build.fill(build.constant(number_kind, -1), build.empty([sizes[d] for d in write.dims], number_kind))
 
         def search(_: ir.Value, found: ir.Value) -> ir.Value:
             inner = _indices(loops)
-            indices = [inner[write.dims.index(d)] if d in write.dims else None for d in range(self.rank)]
-            self.is_search = True
-            return self._emitted(plan, found, [*indices, *inner[count:]])
+            return choose(found, lambda: self._number_at(plan, found, write, inner[:count], inner[count:]))
 
-        (last,) = build.generic(
+        (chosen,) = build.generic(
             [_shape(self.counts)],
-            [none],
+            [_none([sizes[d] for d in write.dims])],
             [build.projection(loops, range(count, loops)), build.projection(loops, range(count))],
             [PARALLEL] * count + [REDUCTION] * len(self.counts),
             search,
         )
+        return chosen
+
+    def _following(self, plan: Emit, write: _Write) -> ir.Value:
+        """For each write the number of the next one at its place, −1 where there is none."""
+        count = len(self.counts)
+
+        def search(_: ir.Value, __: ir.Value, found: ir.Value) -> ir.Value:
+            inner = _indices(2 * count)
+            number, later = (build.number_of(part, self.counts) for part in (inner[:count], inner[count:]))
+            place = self._emitted_place(write, inner[:count])
+            is_later = arith.cmpi(arith.CmpIPredicate.sgt, later, number)
+            at_place = self._first(found, lambda: self._number_at(plan, found, write, place, inner[count:]))
+            return arith.select(is_later, at_place, found)
+
+        of_writes = [build.projection(2 * count, range(first, first + count)) for first in (0, count)]
+        (found,) = build.generic(
+            [_shape(self.counts), _shape(self.counts)],
+            [_none(self.counts)],
+            [*of_writes, of_writes[0]],
+            [PARALLEL] * count + [REDUCTION] * count,
+            search,
+        )
+        return found
+
+    @staticmethod
+    def _first(found: ir.Value, number: Emit) -> ir.Value:
+        return arith.select(_is_one(found), found, number())
+
+    def _number_at(
+        self, plan: Emit, found: ir.Value, write: _Write, place: Sequence[ir.Value], of_write: Sequence[ir.Value]
+    ) -> ir.Value:
+        """The number of a write if it is at that place, else what was found."""
+        indices = [place[write.dims.index(d)] if d in write.dims else None for d in range(self.rank)]
+        self.is_search = True
+        number = self._emitted(plan, found, [*indices, *of_write])
         self.is_search = False
+        return number
 
-        def read(found: ir.Value, old: ir.Value, _: ir.Value) -> ir.Value:
-            is_one = arith.cmpi(arith.CmpIPredicate.sge, found, build.constant(number_kind, 0))
-            indices = _indices(self.rank)
-            _, of_writes = build.digits(arith.index_cast(ir.IndexType.get(), found), self.counts)
-            return self._emitted(lambda: self._either(is_one, write.new, self._old), old, [*indices, *of_writes])
+    def _emitted_place(self, write: _Write, of_write: Sequence[ir.Value]) -> list[ir.Value]:
+        self.indices, self.known = [*[None] * self.rank, *of_write], {}
+        return [build.as_index(self._size(offset)) for offset in write.offsets]
 
+    def _by_found(
+        self, found: ir.Value, target: ir.Value, write: _Write, read: Callable[[ir.Value, ir.Value], ir.Value]
+    ) -> ir.Value:
+        """The result, each element of which is read by the write that was found for its place, and what was there."""
         identity = build.projection(self.rank, range(self.rank))
         (new,) = build.generic(
-            [last, target],
-            [build.empty(sizes, target.type.element_type)],
+            [found, target],
+            [build.empty(build.mixed_sizes(target), target.type.element_type)],
             [build.projection(self.rank, write.dims), identity, identity],
             [PARALLEL] * self.rank,
-            read,
+            lambda number, old, _: read(number, old),
         )
         return new
+
+    def _at(self, number: ir.Value) -> list[ir.Value]:
+        """The indices of the loops of writes at one of them."""
+        return build.digits(arith.index_cast(ir.IndexType.get(), number), self.counts)[1]
 
     def _emitted(self, plan: Emit, out: ir.Value, indices: Sequence[ir.Value | None]) -> ir.Value:
         """What a plan makes in the body of a linalg.generic, of this element, and these indices of loops: those of the
@@ -274,7 +374,8 @@ class _Writes:
             return None
         whole = zip(offsets, sizes, target.type.shape, strict=True)
         dims = tuple(d for d, (offset, size, extent) in enumerate(whole) if offset != 0 or size != extent)
-        self.writes.append(_Write(dims, new, reads_old))
+        places, part = (tuple(of_whole[d] for d in dims) for of_whole in (offsets, sizes))
+        self.writes.append(_Write(dims, places, part, new, reads_old))
 
         def emit() -> ir.Value:
             window_here = ([self._size(part[d]) for d in dims] for part in (offsets, sizes, steps))
@@ -399,6 +500,16 @@ def _shape(sizes: Sequence[Size]) -> ir.Value:
     """A tensor of these sizes that no one reads: loops of a linalg.generic have the sizes of an operand."""
     flag = ir.IntegerType.get_signless(1)
     return build.fill(build.constant(flag, 0), build.empty(sizes, flag))
+
+
+def _none(sizes: Sequence[Size]) -> ir.Value:
+    """No number of a write, for each of so many places."""
+    kind = ir.IntegerType.get_signless(64)
+    return build.fill(build.constant(kind, -1), build.empty(sizes, kind))
+
+
+def _is_one(number: ir.Value) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.sge, number, build.constant(number.type, 0))
 
 
 def _indices(loops: int) -> list[ir.Value]:
