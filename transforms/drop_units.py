@@ -83,20 +83,17 @@ class DropUnits(Pass):
         def body(*scalars: ir.Value) -> list[ir.Value]:
             return copy_elements(op, dict(zip(arguments, scalars, strict=True)), in_loops(loops))
 
-        operands, new_maps = [], []
         with ir.InsertionPoint(op), op.location:
-            for number, (value, m, gone) in enumerate(zip(op.operands, maps, flags, strict=True)):
-                stays = [not g for g in gone]
-                filled = filled_with(value) if number >= first and any(gone) else None
-                if number >= first and (filled is not None or not is_read[number]):
-                    value = build.empty(list(compress(known_sizes(value), stays)), value.type.element_type)
-                    value = (
-                        value if filled is None else build.fill(arith.constant(value.type.element_type, filled), value)
-                    )
-                elif any(gone):
-                    value = simplified(drop_units(value, gone))
-                operands.append(value)
-                new_maps.append(ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in compress(m.results, stays)]))
+            operands = [
+                _without(value, gone, is_out=number >= first, is_read=is_read[number])
+                for number, (value, gone) in enumerate(zip(op.operands, flags, strict=True))
+            ]
+            new_maps = [
+                ir.AffineMap.get(
+                    len(left), 0, [e.compose(loops) for e, g in zip(m.results, gone, strict=True) if not g]
+                )
+                for m, gone in zip(maps, flags, strict=True)
+            ]
             results = build.generic(operands[:first], operands[first:], new_maps, [kinds[d] for d in left], body)
             wide = [with_units(new, known_sizes(new), gone) for new, gone in zip(results, flags[first:], strict=True)]
         for old, new in zip(op.results, wide, strict=True):
@@ -137,6 +134,15 @@ def _stays(op: ir.Operation) -> bool:
     inputs = list(op.operands)[: len(op.operands) - len(op.results)]
     is_returned = any(use.owner.name == "func.return" for result in op.results for use in result.uses)
     return is_returned or not any(isinstance(v.type, ir.RankedTensorType) for v in inputs)
+
+
+def _without(value: ir.Value, gone: list[bool], is_out: bool, is_read: bool) -> ir.Value:
+    """An operand without dimensions; what results start as stays known as a number, or as nothing."""
+    if not is_out or (is_read and filled_with(value) is None):
+        return simplified(drop_units(value, gone)) if any(gone) else value
+    sizes = [size for size, g in zip(known_sizes(value), gone, strict=True) if not g]
+    empty = build.empty(sizes, value.type.element_type)
+    return build.fill(arith.constant(value.type.element_type, filled_with(value)), empty) if is_read else empty
 
 
 def _units(value: ir.Value, m: ir.AffineMap) -> list[bool]:
