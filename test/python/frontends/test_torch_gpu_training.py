@@ -20,10 +20,11 @@ def rms_norm(x, weight):
 
 
 class Gated(torch.nn.Module):
-    """A block as Llama's, with norms of queries and keys."""
+    """A block as Llama's, with norms of queries and keys, or without."""
 
-    def __init__(self):
+    def __init__(self, has_norms=True):
         super().__init__()
+        self.has_norms = has_norms
         ones = (torch.nn.Parameter(1 + 0.1 * torch.randn(n)) for n in (64, 64, 32))
         self.first, self.second, self.own = ones
         sizes = {"qkv": (64, 192), "out": (64, 64), "gate": (64, 88), "up": (64, 88), "down": (88, 64)}
@@ -33,7 +34,8 @@ class Gated(torch.nn.Module):
     def forward(self, x):
         batch, tokens, width = x.shape
         q, k, v = self.qkv(rms_norm(x, self.first)).view(batch, tokens, 3, 2, 32).permute(2, 0, 3, 1, 4)
-        o = F.scaled_dot_product_attention(rms_norm(q, self.own), rms_norm(k, self.own), v, is_causal=True)
+        q, k = (rms_norm(one, self.own) if self.has_norms else one for one in (q, k))
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(o.transpose(1, 2).reshape(batch, tokens, width))
         h = rms_norm(x, self.second)
         return x + self.down(F.silu(self.gate(h)) * self.up(h))
@@ -62,18 +64,23 @@ def results(kernel, *args):
     ]
 
 
-@pytest.mark.parametrize(
-    ("make", "dtype", "least"),
-    [(Gated, torch.bfloat16, 1e-3), (encoder, torch.float32, 1e-6)],
-    ids=["gated", "encoder"],
-)
-def test_all_gradients(make, dtype, least):
-    torch.manual_seed(0)
-    model = make().to(dtype)
-    x = torch.randn(2, 70, 64).to(dtype).requires_grad_()
+def in_training(model, x):
+    """What gradients are of, and the kernels forward and backward."""
     gradients = Gradients(compile(model, (x,), target="nvidia"))
     needed = (0, *gradients.program.parameters)
-    halves = gradients._cut(needed, (0,), [*gradients.example], gradients.dims)
+    return needed, gradients._cut(needed, (0,), [*gradients.example], gradients.dims)
+
+
+@pytest.mark.parametrize(
+    ("make", "batch", "dtype", "least"),
+    [(Gated, 2, torch.bfloat16, 1e-3), (Gated, 1, torch.bfloat16, 1e-3), (encoder, 2, torch.float32, 1e-6)],
+    ids=["gated", "gated, a batch of one", "encoder"],
+)
+def test_all_gradients(make, batch, dtype, least):
+    torch.manual_seed(0)
+    model = make().to(dtype)
+    x = torch.randn(batch, 70, 64).to(dtype).requires_grad_()
+    needed, halves = in_training(model, x)
 
     own = model(x)
     given = torch.randn_like(own)
@@ -89,3 +96,13 @@ def test_all_gradients(make, dtype, least):
     for name, one, theirs, other in zip(needed, found, eager, right, strict=True):
         error, allowed = ((y.double().reshape(other.shape) - other).abs().max() for y in (one, theirs))
         assert error <= 2 * allowed + least * other.abs().max(), name
+
+
+def test_a_batch_of_one_takes_no_more_kernels():
+    model = Gated(has_norms=False).bfloat16()
+    launches = {}
+    for batch in (1, 2):
+        _, halves = in_training(model, torch.randn(batch, 128, 64).bfloat16().requires_grad_())
+        kernels = halves.forward, halves.derivative.kernel
+        launches[batch] = [kernel.ir("tiles").count("gpu.launch_func") for kernel in kernels]
+    assert all(one <= two for one, two in zip(launches[1], launches[2], strict=True)), launches
