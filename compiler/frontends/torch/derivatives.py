@@ -85,7 +85,12 @@ def _copied(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = Fal
     return source.to(target.dtype).expand_as(target)
 
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_RECURRENT = (aten.gru.input, aten.lstm.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+# As torch itself has it, which of GPUs' tensors would make one op of cuDNN.
+STEP_BY_STEP = {op: op.py_kernels[_COMPOSITE] for op in _RECURRENT}
 _WRITTEN: dict[Any, Any] = {
+    **STEP_BY_STEP,
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, aten.matmul.default), _matmul),
     aten.copy.default: _copied,
     aten.einsum.default: products,

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
+from attn_opt.compiler.frontends.torch import derivatives as own_derivatives  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -493,3 +494,33 @@ def test_second_derivatives_are_refused():
     torch.testing.assert_close(found, torch.autograd.grad(by_hand(*args).sum(), args))
     with pytest.raises(RuntimeError, match="kernels are differentiable once"):
         found[0].square().sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_recurrent_layers_are_written_step_by_step(kind, monkeypatch):
+    """On a GPU autograd would see one op of cuDNN."""
+    written = []
+    for op, steps in own_derivatives.STEP_BY_STEP.items():
+        monkeypatch.setitem(
+            own_derivatives._WRITTEN, op, lambda *args, steps=steps: written.append(steps) or steps(*args)
+        )
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = getattr(torch.nn, kind)(16, 16, batch_first=True)
+            self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, x):
+            y = self.recurrent(x)[0]
+            return self.attention(y, y, y, need_weights=False)[0]
+
+    torch.manual_seed(0)
+    model, x = Model(), torch.randn(2, 2, 16, requires_grad=True)
+    inputs = [x, *model.parameters()]
+    out = compile(model, (x,))(x)
+    wanted = torch.randn_like(out)
+    found, right = (torch.autograd.grad(y, inputs, wanted) for y in (out, model(x)))
+    assert written
+    for one, other in zip(found, right, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
