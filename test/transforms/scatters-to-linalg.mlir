@@ -119,10 +119,11 @@ func.func @shifted(%a: tensor<8x16xf32>) -> tensor<8x16xf32> {
 // CHECK:           scf.if
 // CHECK:             %[[NUMBER:.*]] = arith.index_cast
 // CHECK:             scf.yield %[[NUMBER]] : i64
+// CHECK:           arith.maxsi
 // CHECK:         linalg.generic {indexing_maps = [#[[PLACES]], #[[ALL]], #[[ALL]]], iterator_types = ["parallel", "parallel"]}
 // CHECK-SAME:        ins(%[[LAST]], %[[A]] : tensor<4096xi64>, tensor<4096x128xf16>)
 // CHECK-NEXT:    ^bb0(%[[FOUND:.*]]: i64, %[[OLD:.*]]: f16, %{{.*}}: f16):
-// CHECK:           %[[WRITTEN:.*]] = arith.cmpi sge, %[[FOUND]]
+// CHECK:           %[[WRITTEN:.*]] = arith.cmpi ne, %[[FOUND]]
 // CHECK:           scf.if %[[WRITTEN]] -> (f16) {
 // CHECK:             tensor.extract %[[U]]
 // CHECK:           } else {
@@ -147,11 +148,12 @@ func.func @many(%a: tensor<4096x128xf16>, %at: tensor<512xindex>, %u: tensor<512
 // CHECK-SAME:    (%[[A:.*]]: tensor<4096x64xf32>, %[[AT:.*]]: tensor<1024xi64>, %[[U:.*]]: tensor<1024x64xf32>)
 // CHECK:         %[[FIRST:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs(%{{.*}} : tensor<4096xi64>)
 // CHECK:           tensor.extract %[[AT]]
+// CHECK:           arith.minsi
 // CHECK:         %[[NEXT:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs(%{{.*}} : tensor<1024xi64>)
 // CHECK:           arith.cmpi sgt
 // CHECK:         %[[R:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[FIRST]], %[[A]] :
 // CHECK:           %[[W:.*]]:2 = scf.while (%{{.*}} = %{{.*}}, %[[N:.*]] = %{{.*}}) : (f32, i64) -> (f32, i64) {
-// CHECK:             arith.cmpi sge, %[[N]]
+// CHECK:             arith.cmpi ne, %[[N]]
 // CHECK:           ^bb0(%[[SUM:.*]]: f32, %{{.*}}: i64):
 // CHECK:             %[[UPDATE:.*]] = tensor.extract %[[U]]
 // CHECK:             %[[NEW:.*]] = arith.addf %[[SUM]], %[[UPDATE]]

@@ -97,8 +97,10 @@ def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -
         if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
             return None
         width = math.gcd(extent, *(aligned_width(v, any_strides) for v in read))
-    elif _may_be_many(op) or len(reduced) > 1:
+    elif len(reduced) > 1 or (along and _may_be_many(op)):
         return None  # rows are read again for other results, as of a matmul, and come from the cache
+    elif not along:  # it is not read in order: a search
+        most = _threads_for_each(op)
     pieces = extent // width
     lanes = 1 << max(1, min(most, WARP, pieces // AHEAD)).bit_length() - 1
     return RowLanes(lanes, 1, combiners, loop, tuple(along), width, pieces) if lanes > 1 else None

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ....dialects import build
 from ....dialects.build import PARALLEL, REDUCTION
@@ -71,17 +71,17 @@ class ScattersToLinalg(Pass):
     Of many updates that do not read what was there, the last one is found for each place, and then read::
 
         %last = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%three) outs(%none) {
-          yield scf.if %fits { yield scf.if index 0 = %i { yield index 1 } else { yield %found } } else { yield %found }
+          yield max(%found, scf.if %fits { yield scf.if index 0 = %i { yield index 1 } else { yield −1 } } else { … })
         } -> tensor<8xi64>
         %r = linalg.generic {iterator_types = ["parallel", "parallel"]} ins(%last, %a) {
-          yield scf.if %n ≥ 0 { yield tensor.extract %updates[%n, index 1] } else { yield %old }
+          yield scf.if %n ≠ −1 { yield tensor.extract %updates[%n, index 1] } else { yield %old }
         }
 
     Of many that do, as gradients of an embedding, which has a row for each token, the first one is found for each
     place, and for each of them the next one at its place::
 
         %r = linalg.generic {iterator_types = ["parallel", "parallel"]} ins(%first, %a) {
-          %w, %_ = scf.while (%sum = %old, %n = %first) %n ≥ 0 {
+          %w, %_ = scf.while (%sum = %old, %n = %first) %n ≠ none {
             yield %sum + tensor.extract %updates[%n, index 1], tensor.extract %next[%n]
           }
           yield %w
@@ -117,6 +117,26 @@ class _Write:
     sizes: tuple[Size, ...]
     new: Emit
     reads_old: bool
+
+
+class _Wanted(NamedTuple):
+    """A number of a write that is looked for, as the least or the greatest, and what there is in the place of none."""
+
+    combiner: Callable[[ir.Value, ir.Value], ir.Value]
+    sentinel: int
+
+    @property
+    def none(self) -> ir.Value:
+        return build.constant(ir.IntegerType.get_signless(64), self.sentinel)
+
+    def of(self, found: ir.Value, number: ir.Value) -> ir.Value:
+        return self.combiner(found, number)
+
+    def has_found(self, number: ir.Value) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.ne, number, self.none)
+
+
+LAST, FIRST = _Wanted(arith.maxsi, -1), _Wanted(arith.minsi, (1 << 63) - 1)
 
 
 class _Writes:
@@ -196,26 +216,24 @@ class _Writes:
         return math.prod(sizes), places, math.prod(c if isinstance(c, int) else MIDDLING for c in self.counts)
 
     def _by_last_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
-        last = self._search(plan, target, write, lambda found, number: number())
+        last = self._search(plan, target, write, LAST)
 
         def read(found: ir.Value, old: ir.Value) -> ir.Value:
-            return self._emitted(
-                lambda: self._either(_is_one(found), write.new, self._old),
-                old,
-                [*_indices(self.rank), *self._at(found)],
-            )
+            is_one, at = LAST.has_found(found), self._at(found)
+            indices = [*_indices(self.rank), *at]
+            return self._emitted(lambda: self._either(is_one, write.new, self._old), old, indices)
 
         return self._by_found(last, target, write, read)
 
     def _by_next_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
-        first = self._search(plan, target, write, self._first)
-        following = self._following(plan, write)
+        first, following = self._search(plan, target, write, FIRST), self._following(plan, write)
 
         def add(found: ir.Value, old: ir.Value) -> ir.Value:
             indices = _indices(self.rank)
             loop, condition, block = make_while([old, found])
             with ir.InsertionPoint(condition):
-                ir.Operation.create("scf.condition", [], [_is_one(condition.arguments[1]), *condition.arguments])
+                going = FIRST.has_found(condition.arguments[1])
+                ir.Operation.create("scf.condition", [], [going, *condition.arguments])
             with ir.InsertionPoint(block):
                 total, number = block.arguments
                 at = self._at(number)
@@ -225,21 +243,18 @@ class _Writes:
 
         return self._by_found(first, target, write, add)
 
-    def _search(
-        self, plan: Emit, target: ir.Value, write: _Write, choose: Callable[[ir.Value, Emit], ir.Value]
-    ) -> ir.Value:
-        """The number of a write for each place, −1 where there is none. `choose`: of what was found before, and of what
-        emits the number of a write if it is at that place, else that."""
+    def _search(self, plan: Emit, target: ir.Value, write: _Write, wanted: _Wanted) -> ir.Value:
+        """The number of the write that is wanted at each place."""
         sizes, count = build.mixed_sizes(target), len(write.dims)
         loops = count + len(self.counts)
 
         def search(_: ir.Value, found: ir.Value) -> ir.Value:
             inner = _indices(loops)
-            return choose(found, lambda: self._number_at(plan, found, write, inner[:count], inner[count:]))
+            return wanted.of(found, self._number_at(plan, wanted.none, write, inner[:count], inner[count:]))
 
         (chosen,) = build.generic(
             [_shape(self.counts)],
-            [_none([sizes[d] for d in write.dims])],
+            [build.fill(wanted.none, build.empty([sizes[d] for d in write.dims], wanted.none.type))],
             [build.projection(loops, range(count, loops)), build.projection(loops, range(count))],
             [PARALLEL] * count + [REDUCTION] * len(self.counts),
             search,
@@ -247,38 +262,34 @@ class _Writes:
         return chosen
 
     def _following(self, plan: Emit, write: _Write) -> ir.Value:
-        """For each write the number of the next one at its place, −1 where there is none."""
+        """For each write the number of the next one at its place."""
         count = len(self.counts)
 
         def search(_: ir.Value, __: ir.Value, found: ir.Value) -> ir.Value:
             inner = _indices(2 * count)
             number, later = (build.number_of(part, self.counts) for part in (inner[:count], inner[count:]))
-            place = self._emitted_place(write, inner[:count])
+            place, none = self._emitted_place(write, inner[:count]), FIRST.none
             is_later = arith.cmpi(arith.CmpIPredicate.sgt, later, number)
-            at_place = self._first(found, lambda: self._number_at(plan, found, write, place, inner[count:]))
-            return arith.select(is_later, at_place, found)
+            at_place = self._number_at(plan, none, write, place, inner[count:])
+            return FIRST.of(found, arith.select(is_later, at_place, none))
 
         of_writes = [build.projection(2 * count, range(first, first + count)) for first in (0, count)]
         (found,) = build.generic(
             [_shape(self.counts), _shape(self.counts)],
-            [_none(self.counts)],
+            [build.fill(FIRST.none, build.empty(self.counts, FIRST.none.type))],
             [*of_writes, of_writes[0]],
             [PARALLEL] * count + [REDUCTION] * count,
             search,
         )
         return found
 
-    @staticmethod
-    def _first(found: ir.Value, number: Emit) -> ir.Value:
-        return arith.select(_is_one(found), found, number())
-
     def _number_at(
-        self, plan: Emit, found: ir.Value, write: _Write, place: Sequence[ir.Value], of_write: Sequence[ir.Value]
+        self, plan: Emit, none: ir.Value, write: _Write, place: Sequence[ir.Value], of_write: Sequence[ir.Value]
     ) -> ir.Value:
-        """The number of a write if it is at that place, else what was found."""
+        """The number of a write if it is at that place, else that of none."""
         indices = [place[write.dims.index(d)] if d in write.dims else None for d in range(self.rank)]
         self.is_search = True
-        number = self._emitted(plan, found, [*indices, *of_write])
+        number = self._emitted(plan, none, [*indices, *of_write])
         self.is_search = False
         return number
 
@@ -500,16 +511,6 @@ def _shape(sizes: Sequence[Size]) -> ir.Value:
     """A tensor of these sizes that no one reads: loops of a linalg.generic have the sizes of an operand."""
     flag = ir.IntegerType.get_signless(1)
     return build.fill(build.constant(flag, 0), build.empty(sizes, flag))
-
-
-def _none(sizes: Sequence[Size]) -> ir.Value:
-    """No number of a write, for each of so many places."""
-    kind = ir.IntegerType.get_signless(64)
-    return build.fill(build.constant(kind, -1), build.empty(sizes, kind))
-
-
-def _is_one(number: ir.Value) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.sge, number, build.constant(number.type, 0))
 
 
 def _indices(loops: int) -> list[ir.Value]:
