@@ -134,10 +134,10 @@ def _ends_narrow(op: ir.Operation) -> bool:
 def _move_before_reshapes(forall: ir.Operation) -> None:
     """generic(reshape(result), …) → reshape(generic(result, …)), for element-wise ops."""
     for result in forall.results:
-        for view in {use.owner.operation for use in result.uses}:
+        for view in dict.fromkeys(use.owner.operation for use in result.uses):  # in an order that is known
             if view.name not in RESHAPES:
                 continue
-            for op in {use.owner.operation for use in view.results[0].uses}:
+            for op in dict.fromkeys(use.owner.operation for use in view.results[0].uses):
                 if op.name in RESHAPES and replace_if_undone(op):
                     continue
                 if op.block == forall.block and _can_move(op, view):

@@ -18,7 +18,7 @@ def cut_sizes(loop: ir.Operation, step: int) -> list[ir.Operation]:
     """The sizes of tiles: min(step, n − i), with an n that the loop does not go beyond."""
     iv = loop.regions[0].blocks[0].arguments[0]
     found = []
-    for cut in {use.owner.operation for use in iv.uses if use.owner.operation.name == "affine.min"}:
+    for cut in dict.fromkeys(u.owner.operation for u in iv.uses if u.owner.operation.name == "affine.min"):
         forms = minima(cut.results[0])
         rest = [form for form in forms if form.static is None]
         if len(rest) != 1 or len(forms) != 2 or Index(step) not in forms or rest[0].coefficient(iv) != -1:
