@@ -11,6 +11,7 @@ from ..dialects.mlir import arith, ir
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
+from .online.before_loops import SMALL
 from .passes import Pass, option
 from .reshapes import RESHAPES, drop_units, replace_if_undone, simplified, with_units
 from .rewriting import erase_dead, functions_of, ops_of
@@ -40,16 +41,23 @@ class DropUnits(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             for block in function.regions[0].blocks:
-                of_loops: set[ir.Value] = set()  # their results, and what is computed from these
                 for inner in ops_of(block):
-                    follows = inner.name == "scf.forall" or any(v in of_loops for v in inner.operands)
-                    made = list(inner.results)
                     if inner.name == "linalg.generic":
-                        made = self._drop(_without_single_sums(inner), follows)
-                    elif inner.name in RESHAPES and replace_if_undone(inner):
-                        made = []
-                    of_loops.update(made if follows else [])
-                erase_dead(block)  # reshapes that are undone
+                        _without_single_sums(inner)
+                # What stands around the matmuls of a single tile has their dimensions.
+                if self.last or any(o.name == "scf.forall" for o in ops_of(block)):
+                    self._drop_all(block)
+
+    def _drop_all(self, block: ir.Block) -> None:
+        of_loops: set[ir.Value] = set()  # their results, and what is computed from these
+        for op in ops_of(block):
+            follows, made = op.name == "scf.forall" or any(v in of_loops for v in op.operands), list(op.results)
+            if op.name == "linalg.generic":
+                made = self._drop(op, follows)
+            elif op.name in RESHAPES and replace_if_undone(op):
+                made = []
+            of_loops.update(made if follows else [])
+        erase_dead(block)  # reshapes that are undone
 
     def _drop(self, op: ir.Operation, follows: bool) -> list[ir.Value]:
         """Drops dimensions of one element, and loops along them; what stands for the results then."""
@@ -95,6 +103,10 @@ class DropUnits(Pass):
                 for m, gone in zip(maps, flags, strict=True)
             ]
             results = build.generic(operands[:first], operands[first:], new_maps, [kinds[d] for d in left], body)
+            made = results[0].owner.operation
+            for name in op.attributes:  # marks
+                if name not in made.attributes:
+                    made.attributes[name] = op.attributes[name]
             wide = [with_units(new, known_sizes(new), gone) for new, gone in zip(results, flags[first:], strict=True)]
         for old, new in zip(op.results, wide, strict=True):
             old.replace_all_uses_with(new)
@@ -102,15 +114,15 @@ class DropUnits(Pass):
         return [*results, *wide]
 
 
-def _without_single_sums(op: ir.Operation) -> ir.Operation:
-    """An op all of whose sums are over one element, element by element: that, combined with the init."""
+def _without_single_sums(op: ir.Operation) -> None:
+    """An op all of whose sums are over one element becomes one by element: that, combined with the init."""
     maps, kinds, first = indexing_maps(op), iterator_types(op), len(op.operands) - len(op.results)
     pairs = zip(op.operands, maps, strict=True)
     sized = [(v.type.shape, m.results) for v, m in pairs if isinstance(v.type, ir.ShapedType)]
     one = {dim_position(e) for shape, found in sized for e, size in zip(found, shape, strict=True) if size == 1}
     left = [d for d, kind in enumerate(kinds) if kind == PARALLEL]
     if len(left) == len(kinds) or not left or any(d not in one for d in range(len(kinds)) if d not in left):
-        return op
+        return
     zero = ir.AffineExpr.get_constant(0)
     places = [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
     loops = ir.AffineMap.get(len(left), 0, places)
@@ -126,14 +138,14 @@ def _without_single_sums(op: ir.Operation) -> ir.Operation:
     for old, new in zip(op.results, results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()
-    return results[0].owner.operation
 
 
 def _stays(op: ir.Operation) -> bool:
-    """Whether an op is what kernels write as it is, since it is returned, or known as a tensor that is filled."""
+    """Whether an op is what kernels write as it is, since it is returned, known as a tensor that is filled, or of a
+    table, whose ops have their rows in common."""
     inputs = list(op.operands)[: len(op.operands) - len(op.results)]
     is_returned = any(use.owner.name == "func.return" for result in op.results for use in result.uses)
-    return is_returned or not any(isinstance(v.type, ir.RankedTensorType) for v in inputs)
+    return is_returned or SMALL in op.attributes or not any(isinstance(v.type, ir.RankedTensorType) for v in inputs)
 
 
 def _without(value: ir.Value, gone: list[bool], is_out: bool, is_read: bool) -> ir.Value:

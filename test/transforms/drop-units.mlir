@@ -37,10 +37,10 @@ func.func @kept_dimension(%x: f32, %a0: tensor<8x64xf32>) -> tensor<8x64xf32> {
   return %s : tensor<8x64xf32>
 }
 
-// So is a sum, and what has nothing to do with the loops: ops of a batch of one are of one shape with others. What is
-// returned is written as it is.
+// So is a sum, and what has nothing to do with the loops that there are: ops of a batch of one are of one shape with
+// others. What is returned is written as it is.
 // CHECK-LABEL: func.func @batch_of_one
-// CHECK-SAME:    (%[[X:.*]]: tensor<1x8x64xf32>,
+// CHECK-SAME:    (%[[X:[^ ]*]]: tensor<1x8x64xf32>,
 // CHECK:         %[[C:.*]] = tensor.collapse_shape %[[X]] {{.*}} into tensor<8x64xf32>
 // CHECK:         %[[A:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[C]] : tensor<8x64xf32>)
 // CHECK:           math.absf
@@ -48,29 +48,37 @@ func.func @kept_dimension(%x: f32, %a0: tensor<8x64xf32>) -> tensor<8x64xf32> {
 // CHECK-SAME:      outs(%{{.*}} : tensor<8xf32>)
 // CHECK:         %[[E:.*]] = tensor.expand_shape %[[S]] {{.*}} into tensor<1x8xf32>
 // CHECK:         %[[R:.*]] = linalg.generic {{.*}} ins(%[[E]] : tensor<1x8xf32>)
-// CHECK:         return %[[R]]
-func.func @batch_of_one(%x: tensor<1x8x64xf32>, %init: tensor<1x8xf32>) -> tensor<1x8xf32> {
+// CHECK:         return %[[R]],
+func.func @batch_of_one(%x: tensor<1x8x64xf32>, %init: tensor<1x8xf32>, %f: f32, %a0: tensor<8x64xf32>)
+    -> (tensor<1x8xf32>, tensor<8x64xf32>) {
+  %loop = scf.forall (%i) = (0) to (8) step (1) shared_outs(%a = %a0) -> (tensor<8x64xf32>) {
+    %at = tensor.extract_slice %a[%i, 0] [1, 64] [1, 1] : tensor<8x64xf32> to tensor<1x64xf32>
+    %a1 = linalg.fill ins(%f : f32) outs(%at : tensor<1x64xf32>) -> tensor<1x64xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%i, 0] [1, 64] [1, 1] : tensor<1x64xf32> into tensor<8x64xf32>
+    }
+  }
   %o = tensor.empty() : tensor<1x8x64xf32>
   %abs = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
       ins(%x : tensor<1x8x64xf32>) outs(%o : tensor<1x8x64xf32>) {
   ^bb0(%u: f32, %v: f32):
-    %f = math.absf %u : f32
-    linalg.yield %f : f32
+    %g = math.absf %u : f32
+    linalg.yield %g : f32
   } -> tensor<1x8x64xf32>
   %s = linalg.generic {indexing_maps = [#id3, affine_map<(d0, d1, d2) -> (d0, d1)>],
       iterator_types = ["parallel", "parallel", "reduction"]} ins(%abs : tensor<1x8x64xf32>) outs(%init : tensor<1x8xf32>) {
   ^bb0(%u: f32, %v: f32):
-    %f = arith.addf %u, %v : f32
-    linalg.yield %f : f32
+    %g = arith.addf %u, %v : f32
+    linalg.yield %g : f32
   } -> tensor<1x8xf32>
   %e = tensor.empty() : tensor<1x8xf32>
   %r = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
       ins(%s : tensor<1x8xf32>) outs(%e : tensor<1x8xf32>) {
   ^bb0(%u: f32, %v: f32):
-    %f = math.rsqrt %u : f32
-    linalg.yield %f : f32
+    %g = math.rsqrt %u : f32
+    linalg.yield %g : f32
   } -> tensor<1x8xf32>
-  return %r : tensor<1x8xf32>
+  return %r, %loop : tensor<1x8xf32>, tensor<8x64xf32>
 }
 
 // A sum over one element is that element, and what was there.
