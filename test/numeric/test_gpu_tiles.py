@@ -117,10 +117,8 @@ def run(graph, inputs, **options):
         for op in made:
             if op.name == "bufferization.to_buffer":
                 arguments.append(inputs[op.operands[0].arg_number].astype(np.float64))
-            elif op.name == "memref.cast":  # of the result, which may lack dimensions of one element
-                arguments.append(out.reshape(op.operands[0].type.shape))
-            else:  # the number of tiles
-                arguments.append(np.int64(constant_value(op.results[0])))
+            else:  # the result, or the number of tiles
+                arguments.append(out if op.name == "memref.cast" else np.int64(constant_value(op.results[0])))
         Seen.rescaled, Seen.raised = [], []
         with np.errstate(all="ignore"):
             body = Frame(round_values=True).region(kernel.regions[0])
