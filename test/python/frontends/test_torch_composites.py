@@ -4,10 +4,12 @@ import functools
 from contextlib import AbstractContextManager
 
 import pytest
-import torch
-from attn_opt.compiler.frontends.torch import composites
-from torch._subclasses import fake_impls
-from torch.export import exported_program
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from attn_opt.compiler.frontends.torch import composites  # noqa: E402
+from torch._subclasses import fake_impls  # noqa: E402
+from torch.export import exported_program  # noqa: E402
 
 RULES, _ = exported_program._split_decomp_table_to_cia_and_python_decomp({})
 
