@@ -83,10 +83,7 @@ class DropUnits(Pass):
             _but_one([g or (u and d is not None and d in dropped) for g, u, d in zip(*of_one, strict=True)])
             for of_one in zip(meant, units, of_loops, strict=True)
         ]
-        zero = ir.AffineExpr.get_constant(0)
-        loops = ir.AffineMap.get(
-            len(left), 0, [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
-        )
+        loops = _loops_of(left, len(kinds))
 
         def body(*scalars: ir.Value) -> list[ir.Value]:
             return copy_elements(op, dict(zip(arguments, scalars, strict=True)), in_loops(loops))
@@ -123,9 +120,7 @@ def _without_single_sums(op: ir.Operation) -> None:
     left = [d for d, kind in enumerate(kinds) if kind == PARALLEL]
     if len(left) == len(kinds) or not left or any(d not in one for d in range(len(kinds)) if d not in left):
         return
-    zero = ir.AffineExpr.get_constant(0)
-    places = [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
-    loops = ir.AffineMap.get(len(left), 0, places)
+    loops = _loops_of(left, len(kinds))
     moved = [ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in m.results]) for m in maps]
     arguments = list(op.regions[0].blocks[0].arguments)
 
@@ -138,6 +133,13 @@ def _without_single_sums(op: ir.Operation) -> None:
     for old, new in zip(op.results, results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()
+
+
+def _loops_of(left: list[int], count: int) -> ir.AffineMap:
+    """Where so many loops are, of which these are left, and the others at their first element."""
+    zero = ir.AffineExpr.get_constant(0)
+    places = [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(count)]
+    return ir.AffineMap.get(len(left), 0, places)
 
 
 def _stays(op: ir.Operation) -> bool:

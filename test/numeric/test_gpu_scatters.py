@@ -122,7 +122,7 @@ def test_any(drawn, arch, searched, seed):
         (found,) = run(lowered(scatter(*drawn), arch=arch), [a, at, u])
     np.testing.assert_array_equal(found, by_hand(a, at, u, window, batches, combine))
     is_searched = searched and max(count, batches) > 1 and (combine is None or all(w == 1 for w in window))
-    assert (len(Launches.kernels) > 1) == is_searched
+    assert len(Launches.kernels) in ((1,) if not is_searched else (2,) if combine is None else (2, 3))
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])

@@ -16,7 +16,7 @@ from torch._subclasses import fake_impls
 
 Kernels = dict[Any, Callable]
 
-# As they are in this version of torch; None in one that has no such functions, or where they have other names.
+# As they are outside of all blocks, of which threads may have several; None in a version of torch without them.
 _find_ops: Any = getattr(torch._export.utils, "_materialize_cpp_cia_ops", None)
 _override: Any = getattr(torch.export.exported_program, "_override_composite_implicit_decomp", None)
 _fake_rules: Any = getattr(fake_impls, "op_implementations_dict", None)

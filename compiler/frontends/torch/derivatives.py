@@ -87,8 +87,8 @@ def _copied(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = Fal
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _RECURRENT = (aten.gru.input, aten.lstm.input, aten.rnn_tanh.input, aten.rnn_relu.input)
-# As torch itself has it, which of GPUs' tensors would make one op of cuDNN.
-STEP_BY_STEP = {op: op.py_kernels[_COMPOSITE] for op in _RECURRENT}
+# As torch itself has it, if this version does, which of GPUs' tensors would make one op of cuDNN.
+STEP_BY_STEP = {op: steps for op in _RECURRENT if (steps := op.py_kernels.get(_COMPOSITE)) is not None}
 _WRITTEN: dict[Any, Any] = {
     **STEP_BY_STEP,
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, aten.matmul.default), _matmul),

@@ -6,12 +6,10 @@ modifications inlined.
 
 import contextlib
 import dataclasses
-import gc
 import warnings
 from collections.abc import Iterator
 
 import torch
-import torch._export.utils
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -122,27 +120,12 @@ def functional(program: ExportedProgram) -> ExportedProgram:
 @contextlib.contextmanager
 def _decomposing() -> Iterator[None]:
     try:
-        with warnings.catch_warnings(), levels_kept(), _no_collections(), prepared_once():
+        with warnings.catch_warnings(), levels_kept(), prepared_once():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             warnings.filterwarnings("ignore", "A model attribute")  # … about constants that have gradients: they do
             yield
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Within the block, Python looks for no garbage. To decompose a program, torch gives each of 500 ops some 20 new
-    functions, and takes them back: so many objects have the collector go through all of torch's, which takes longer
-    than the rest of it."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _is_no_number(constant: torch.Tensor) -> bool:

@@ -52,6 +52,8 @@ def wgmma(
     descriptor = f"${first_a + len(of_a)}"
     lines = ["{", ".reg .b32 a;", ".reg .b64 b, d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
     lines.append(f"mov.b64 b, {{{descriptor}, {_form(b)}}};")
+    orders = [] if isinstance(a, Registers) else [1 - a.inner]  # operands of 16 bits may have either
+    orders = [*orders, int(not k_major)] if b.width == 2 else []
     for step in range(steps):
         lines.append(f"add.s64 d, b, {_descriptor_step(b, step % of_b, k_major)};")
         lines.append(f"setp.ne.b32 p, {0 if accumulator is None and step == 0 else 1}, 0;")
@@ -61,10 +63,8 @@ def wgmma(
             lines.append(f"add.u32 a, ${first_a}, {_descriptor_step(a, step, a.inner == 1)};")
             lines.append(f"mov.b64 e, {{a, {_form(a)}}};")
             operand = "e"
-        orders = (
-            f"{'' if isinstance(a, Registers) else f', {1 - a.inner}'}, {0 if k_major else 1}" if b.width == 2 else ""
-        )
-        lines.append(f"wgmma.mma_async.sync.aligned.{kind} {{{', '.join(registers)}}}, {operand}, d, p, 1, 1{orders};")
+        numbers = ", ".join(map(str, [1, 1, *orders]))
+        lines.append(f"wgmma.mma_async.sync.aligned.{kind} {{{', '.join(registers)}}}, {operand}, d, p, {numbers};")
     lines.append("wgmma.commit_group.sync.aligned;")
     if wait:
         lines.append("wgmma.wait_group.sync.aligned 0;")

@@ -5,7 +5,7 @@ each 32 bytes that come from memory a load takes one element, and they are gone 
 Threads beside each other that share a row read it in pieces of 16 bytes, two of which they ask for at once.
 
 Where there are few results, rows are shared whatever they are made of: most threads would have nothing to do, and the
-others wait for what they read step by step.
+others wait for what they read step by step. So are searches, which read no operand in order, as far as threads go.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def row_lanes(op: ir.Operation, any_strides: bool, threads: int | None = None) -
         width = math.gcd(extent, *(aligned_width(v, any_strides) for v in read))
     elif len(reduced) > 1 or (along and _may_be_many(op)):
         return None  # rows are read again for other results, as of a matmul, and come from the cache
-    elif not along:  # it is not read in order: a search
+    elif not along:  # a search
         most = _threads_for_each(op)
     pieces = extent // width
     lanes = 1 << max(1, min(most, WARP, pieces // AHEAD)).bit_length() - 1

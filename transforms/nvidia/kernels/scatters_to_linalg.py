@@ -120,17 +120,14 @@ class _Write:
 
 
 class _Wanted(NamedTuple):
-    """A number of a write that is looked for, as the least or the greatest, and what there is in the place of none."""
+    """A number of a write that is looked for: which one it is `of` two, and what there is in the place of none."""
 
-    combiner: Callable[[ir.Value, ir.Value], ir.Value]
+    of: Callable[[ir.Value, ir.Value], ir.Value]
     sentinel: int
 
     @property
     def none(self) -> ir.Value:
         return build.constant(ir.IntegerType.get_signless(64), self.sentinel)
-
-    def of(self, found: ir.Value, number: ir.Value) -> ir.Value:
-        return self.combiner(found, number)
 
     def has_found(self, number: ir.Value) -> ir.Value:
         return arith.cmpi(arith.CmpIPredicate.ne, number, self.none)

@@ -85,12 +85,12 @@ class InPanels:
 
 def _read_by_one(copies: dict[ir.Operation, Copy], columns: Digit, rows: Digit) -> tuple[int, int]:
     """The bytes that a tile reads that others of its column, but not those of its row, read, too; and the other way
-    round. Where a loop is of open length, of one iteration."""
-    known = all(_iterations(load) is not None for load in copies)
+    round. Where a loop is of open length, of one iteration each."""
+    counts = [_iterations(load) for load in copies]
+    times = [1] * len(counts) if None in counts else counts
     of_columns = of_rows = 0
-    for load, copy in copies.items():
-        size = math.prod(copy.kind.shape) * byte_width(copy.kind.element_type)
-        size *= (_iterations(load) or 1) if known else 1
+    for (load, copy), count in zip(copies.items(), times, strict=True):
+        size = math.prod(copy.kind.shape) * byte_width(copy.kind.element_type) * count
         by_column, by_row = (_is_of(load, digit.values) for digit in (columns, rows))
         of_columns += size * (by_column and not by_row)
         of_rows += size * (by_row and not by_column)

@@ -38,9 +38,9 @@ class PersistentBlocks(Pass):
     Where loop bounds depend on the number of a tile among its neighbours (along a dimension of the grid, of extent n: a
     causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. The
     last ones are dealt as single tiles, if all sizes are known (dealt_tiles.py). Where bounds are data, blocks take
-    tiles as they are done with others (taken_tiles.py). (None of these where there are known to be no more tiles than
-    multiprocessors.) For kernels whose loads the copy engine does: it brings the first operands of a tile while the one
-    before is finished.
+    tiles as they are done with others (taken_tiles.py). Where all are the same work, as in a matmul, they may go by
+    panels of columns (panels.py). (None of these where there are known to be no more tiles than multiprocessors.) For
+    kernels whose loads the copy engine does: it brings the first operands of a tile while the one before is finished.
 
     Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
 
