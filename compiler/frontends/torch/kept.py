@@ -255,13 +255,19 @@ def attention_of(module: torch.fx.GraphModule, product: Node, through: Sequence[
 
 
 def seen_as(node: Node, results: Sequence[Any]) -> list[Node]:
-    """The views and casts that a node goes through, none of which has other readers, up to one of the `results` or who
-    reads it as no view: as such it lies in memory."""
+    """The views and casts that a node goes through, none of which has other readers, or rounds, up to one of the
+    `results` or who reads it as no view: as such it lies in memory."""
     through: list[Node] = []
     while node not in results and len(node.users) == 1 and (user := next(iter(node.users))).target in VIEWS:
+        if _bytes(user) < _bytes(node):
+            break  # gradients are computed of what the node is
         node = user
         through.append(node)
     return through
+
+
+def _bytes(node: Node) -> int:
+    return node.meta["val"].dtype.itemsize
 
 
 def _seen_through(node: Any, with_factors: bool = False) -> tuple[Node, list[Node]]:

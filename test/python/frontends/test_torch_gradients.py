@@ -86,6 +86,18 @@ def test_gradients(name):
     assert_like_float64(function, args, fast=compile(function, args))
 
 
+def test_gradients_of_what_is_rounded():
+    """They are computed of what is rounded, not of what it is rounded to."""
+    args = needy(*PLAIN)
+    kernel = compile(lambda q, k, v: by_hand(q, k, v).bfloat16(), args)
+    weights = torch.linspace(-1, 2, args[0].numel()).reshape(args[0].shape).bfloat16()
+    found = torch.autograd.grad(kernel(*args), args, weights)
+    wide = [a.detach().double().requires_grad_() for a in args]
+    wanted = torch.autograd.grad(by_hand(*wide), wide, weights.double())
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=2e-5, atol=2e-5)
+
+
 @given(*[st.integers(1, 40)] * 2, st.integers(1, 20), st.integers(1, 20), st.booleans())
 @settings(deadline=None, max_examples=10)
 def test_gradients_of_any_sizes(queries, keys, columns, of_values, bias):
