@@ -27,7 +27,7 @@ from ..dialects.tiling.structured import (
 )
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
-from .graph import backward_slice, ops_on_way, users_of
+from .graph import Needed, ops_on_way, users_of
 from .linear import DYNAMIC
 from .online_accumulation import is_linear
 from .reshapes import RESHAPES, VIEWS
@@ -214,7 +214,7 @@ def turned(attention: Attention) -> list[ir.Operation]:
     for op, names in _backwards(p, dims, is_passable):
         if KEY in names and QUERY in names and names.index(KEY) < names.index(QUERY):
             found.append(op)
-    return [op for op in found if op != attention.scores and attention.scores not in backward_slice(op)]
+    return [op for op in found if op != attention.scores and attention.scores not in Needed(op)]
 
 
 def _dims_of_weights(root: ir.Operation) -> Dims:

@@ -27,12 +27,11 @@ from .attention import (
 from .cpu.one_nest import pays_to_turn
 from .cpu.tile_sizes import PAIRWISE_TILE, choose_tile_sizes
 from .extents import lift_sizes, read_sizes
-from .graph import ancestor_in, backward_slice
+from .graph import ancestor_in, last_of, makers_of, ops_on_way
 from .nvidia.architecture import MULTIPROCESSORS, architecture
 from .pairwise import Pairwise, find_pairwise, pairwise_at
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
-from .rewriting import defining_op
 from .separate_scores import separate_scores
 from .siblings import of_sibling, siblings
 from .stops import warn_of_idle_stops
@@ -146,7 +145,8 @@ class FuseAttention(Pass):
             if machine != "cpu" and attention is not None and not marked:
                 from .nvidia.kernels.producers import computed_before
 
-                outside += computed_before(attention, sizes, architecture(machine).tile_memory, self.multiprocessors)
+                memory = architecture(machine).tile_memory
+                outside += computed_before(attention, sizes, memory, self.multiprocessors, outside)
                 outside += [attention.scores] if has_foreign_scores(attention) else []
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
@@ -250,12 +250,9 @@ def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
     root = found.root
     products = {found.scores, *products_beside(found)} if isinstance(found, Attention) else {*found.products}
     own = {*products, root, found.softmax if isinstance(found, Attention) else None}
-    producers = backward_slice(root)
-    within = set(producers)
-    after = {*products}  # what stands between the matmuls, which is fused or the attention is not
-    for op in producers:
-        if any(defining_op(v) in after for v in op.operands):
-            after.add(op)
+    # What stands between the matmuls, which is fused or the attention is not.
+    after = {*products}.union(*(ops_on_way(product, {root}) for product in products))
+    within: set[ir.Operation] = set()  # whose tiles the loops may compute
 
     def is_outside(op: ir.Operation) -> bool:
         elsewhere = op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)
@@ -263,7 +260,17 @@ def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
             return op.name in WHOLE or (op.name == "tensor.insert_slice" and elsewhere)
         return not all_parallel(op) or elsewhere
 
-    return [op for op in producers if op not in own and is_outside(op)]
+    outside: list[ir.Operation] = []
+    pending = {root}
+    while pending:
+        op = last_of(pending)  # all its users are known by then
+        pending.remove(op)
+        if op not in own and is_outside(op):
+            outside.append(op)
+        else:
+            within.add(op)
+            pending.update(makers_of(op, root.block))
+    return outside
 
 
 def _is_used_elsewhere(op: ir.Operation, within: set[ir.Operation]) -> bool:

@@ -18,6 +18,7 @@ from ..dialects.tiling.structured import (
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
+from .graph import stands_before
 from .passes import Pass, option, remark
 from .reshapes import RESHAPES, can_join, joined_operand, readers, replace_if_undone, reshape, simplified
 from .rewriting import defining_op, erase_if_unused, ops_in, ops_of
@@ -103,7 +104,7 @@ def _numbers_for_bits(forall: ir.Operation) -> None:
     with ir.InsertionPoint(forall), forall.location:
         sizes = build.mixed_sizes(_init_of(bit, forall))
         init, empty = (build.empty(sizes, kind) for kind in (f32, bit.type.element_type))
-    with ir.InsertionPoint(ops_of(forall.block)[ops_of(forall.block).index(forall) + 1]), forall.location:
+    with ir.InsertionPoint.after(forall), forall.location:
         (number,) = build.generic([bit], [init], maps, loops, lambda x, _: arith.uitofp(f32, x))
         (again,) = build.generic([number], [empty], maps, loops, lambda x, _: _is_not_zero(x))
     bit.replace_all_uses_except(again, number.owner.operation)
@@ -251,15 +252,14 @@ class _Fusion:
         last = indexing_maps(op)[-1].results
         if [dim_position(e) for e in last] != list(range(len(last))) or self.ranges() is None:
             return False
-        before = set(ops_of(self.forall.block)[: ops_of(self.forall.block).index(self.forall)])
         inside = set(ops_in(op))
         for value in [v for inner in inside for v in inner.operands]:
             owner = defining_op(value)
-            if owner is not None and owner not in inside and owner not in before:
+            if owner is not None and owner not in inside and not stands_before(owner, self.forall):
                 return False  # its body reads the loop's result at some other place
         moved: list[ir.Operation] = []
         owners = [defining_op(value) for value in op.operands if self._store_of(value) is None]
-        if not all(owner is None or _can_precede(owner, before, moved) for owner in owners):
+        if not all(owner is None or _can_precede(owner, self.forall, moved) for owner in owners):
             return False
         for owner in moved:
             owner.move_before(self.forall)
@@ -330,16 +330,16 @@ class _Fusion:
         return new
 
 
-def _can_precede(op: ir.Operation, before: set[ir.Operation], moved: list[ir.Operation]) -> bool:
-    """Whether an op is one of those before, or can be `moved` there with what it needs: those that compute element by
+def _can_precede(op: ir.Operation, forall: ir.Operation, moved: list[ir.Operation]) -> bool:
+    """Whether an op stands before a loop, or can be `moved` there with what it needs: those that compute element by
     element, or move elements, which are added to the list in order."""
-    if op in before or op in moved:
+    if op in moved or stands_before(op, forall):
         return True
     if op.name not in ("tensor.empty", *RESHAPES) and not (op.name == "linalg.generic" and all_parallel(op)):
         return False
     inside = set(ops_in(op))
     owners = [defining_op(v) for inner in (op, *inside) for v in inner.operands]
-    if not all(o is None or o in inside or _can_precede(o, before, moved) for o in owners):
+    if not all(o is None or o in inside or _can_precede(o, forall, moved) for o in owners):
         return False
     moved.append(op)
     return True

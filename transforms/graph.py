@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import functools
+from collections.abc import Collection, Iterable, Iterator
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import reduces
@@ -21,6 +22,11 @@ def _stands_in(op: ir.Operation, block: ir.Block) -> bool:
     return op.parent is not None and op.block == block
 
 
+def stands_before(op: ir.Operation, other: ir.Operation) -> bool:
+    """Whether both stand in one block, in that order."""
+    return op.block == other.block and op.is_before_in_block(other)
+
+
 def operands_with_captures(op: ir.Operation) -> list[ir.Value]:
     """The operands of `op` and of every op in its regions."""
     values = list(op.operands)
@@ -34,17 +40,45 @@ def operands_with_captures(op: ir.Operation) -> list[ir.Value]:
     return values
 
 
-def backward_slice(root: ir.Operation) -> list[ir.Operation]:
-    """All ops of the root's block that it depends on, and the root itself, in program order."""
+def backward_slice(root: ir.Operation, stops: Collection[ir.Operation] = ()) -> list[ir.Operation]:
+    """All ops of the root's block that it depends on, and the root itself, in program order. What only `stops` depend
+    on is not looked at."""
     block = root.block
     found, pending = {root}, [root]
     while pending:
-        for value in operands_with_captures(pending.pop()):
-            producer = defining_op(value)
-            if producer is not None and producer.block == block and producer not in found:
-                found.add(producer)
-                pending.append(producer)
+        new = {op for op in makers_of(pending.pop(), block) if op not in found}
+        found |= new
+        pending += (op for op in new if op not in stops)
     return in_order(found, block)
+
+
+def makers_of(op: ir.Operation, block: ir.Block) -> Iterator[ir.Operation]:
+    """The ops of the block that make what `op` and all in it read, one for each value."""
+    makers = map(defining_op, operands_with_captures(op))
+    return (maker for maker in makers if maker is not None and maker.block == block)
+
+
+class Needed:
+    """The ops of the root's block that it depends on, and itself. They are looked for as far back as the ops stand that
+    are asked about: in a model of many layers all of them take a hundred times as long."""
+
+    def __init__(self, root: ir.Operation):
+        self._block = root.block
+        self._found, self._pending = {root}, [root]
+
+    def __contains__(self, op: ir.Operation) -> bool:
+        if op.block != self._block:
+            return False
+        behind, self._pending = self._pending, []
+        while behind:
+            user = behind.pop()
+            if not op.is_before_in_block(user):
+                self._pending.append(user)  # what it needs stands before it
+                continue
+            new = {maker for maker in makers_of(user, self._block) if maker not in self._found}
+            self._found |= new
+            behind += new
+        return op in self._found
 
 
 def depends_on(value: ir.Value, argument: ir.Value) -> bool:
@@ -103,9 +137,23 @@ def ops_on_way(
 
 def in_order(ops: Collection[ir.Operation], block: ir.Block) -> list[ir.Operation]:
     """Those of `ops` that stand in `block`, in program order: that of a set is another one in each process."""
-    if len(ops) < 2:  # a block may have thousands
-        return [op.operation for op in ops if _stands_in(op, block)]
-    return [op.operation for op in block.operations if op.operation in ops]
+    standing = [op.operation for op in ops if _stands_in(op, block)]
+    return sorted(standing, key=functools.cmp_to_key(_compared))
+
+
+def _compared(one: ir.Operation, other: ir.Operation) -> int:
+    """Negative if it stands before the other one of its block, positive if behind."""
+    return -1 if one.is_before_in_block(other) else int(one != other)
+
+
+def last_of(ops: Iterable[ir.Operation]) -> ir.Operation:
+    """Of one op at least, all of one block, the last one in program order."""
+    return functools.reduce(lambda last, op: op if last.is_before_in_block(op) else last, ops)
+
+
+def first_of(ops: Iterable[ir.Operation]) -> ir.Operation:
+    """Of one op at least, all of one block, the first one in program order."""
+    return functools.reduce(lambda first, op: op if op.is_before_in_block(first) else first, ops)
 
 
 def is_pure(op: ir.Operation) -> bool:

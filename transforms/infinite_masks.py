@@ -14,7 +14,7 @@ from .attention import Attention, find_attention
 from .copying import copy_body
 from .element_copies import CannotCopy, Reads, copied, is_slice, slice_along
 from .extents import extent
-from .graph import backward_slice
+from .graph import Needed
 from .online.one_tile import OneTile
 from .online.positions import Local, Scalar, element
 from .online.score_masks import Mask, masks_of, where_live
@@ -139,7 +139,7 @@ class _Row:
         made = defining_op(value)
         if made is None or made.block != before.block:
             return True
-        return made.is_before_in_block(before) and self.scores not in backward_slice(made)
+        return made.is_before_in_block(before) and self.scores not in Needed(made)
 
     def _live(self, places: Sequence[tuple[list[Mask], Reads]], dims: list[int]) -> ir.Value:
         """Whether each row, along dimensions `dims`, has a live key at one of the places."""

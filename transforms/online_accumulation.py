@@ -14,7 +14,7 @@ softmax is one row of the root's output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from ..dialects import build
 from ..dialects.build import constant_value, convert_elements
@@ -37,13 +37,13 @@ class OnlineAccumulation:
         root: ir.Operation,
         root_tiling: Tiling,
         steps: Mapping[int, int],
-        slice_of_root: Sequence[ir.Operation],
+        leads_to_root: Container[ir.Operation],
     ):
         self.op, self.reduction, self.tile, self.root = op, reduction, tile, root
         self.carried_operands = {operand for _, operand in reduction.carried}
         self._iterators = root_tiling.iterator_types()
         self._steps = steps
-        self._slice = set(slice_of_root)
+        self._leads_to_root = leads_to_root
         self._check_rows()
         self._check_paths(op.results[reduction.result])
         self._check_init()
@@ -80,7 +80,7 @@ class OnlineAccumulation:
             if user == self.root:
                 if use.operand_number != 0:
                     raise Untileable("its result must be the left operand of the matmul that is tiled")
-            elif top not in self._slice:
+            elif top is None or top not in self._leads_to_root:
                 if top is not None and top.name != "scf.for":
                     raise Untileable("its result is used elsewhere too, where the value over all tiles is needed")
             elif top != user or not is_linear(user, use.operand_number):

@@ -11,8 +11,8 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import all_parallel
 from .attention import ATTENTION, ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import (
+    Needed,
     ancestor_in,
-    backward_slice,
     erase_with_producers,
     move_users_after,
     operands_with_captures,
@@ -108,7 +108,7 @@ class RaiseAttention(Pass):
                 continue
             try:
                 try:
-                    match = matched_at(candidate)
+                    match = matched_at(candidate, followers=followers)
                     if match is None:
                         progress.others.append(candidate)
                 except NearMiss as miss:
@@ -378,7 +378,7 @@ def is_normal(root: ir.Operation) -> bool:
         while op is not None and op != end:
             if op.name in VIEWS or not all_parallel(op):
                 return False
-            following = [o for v in op.operands if (o := defining_op(v)) is not None and end in backward_slice(o)]
+            following = [o for v in op.operands if (o := defining_op(v)) is not None and end in Needed(o)]
             if len(following) != 1:
                 return True
             op = following[0]

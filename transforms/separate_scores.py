@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..dialects.mlir import ir
 from .attention import Attention
-from .graph import backward_slice, ops_on_way, other_use
+from .graph import in_order, ops_on_way, other_use
 
 
 def separate_scores(attentions: Sequence[Attention]) -> None:
@@ -49,7 +49,8 @@ def copy_for(root: ir.Operation, common: set[ir.Operation]) -> None:
                 op.operands[i] = copies[value]
         return ir.WalkResult.ADVANCE
 
-    for op in backward_slice(root):
+    following = common.union(*(ops_on_way(op, [root]) for op in common))
+    for op in in_order(following, root.block):
         own = op.clone(ir.InsertionPoint(op)).operation if op in common else op
         own.walk(replace)
         if op in common:

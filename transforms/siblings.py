@@ -3,7 +3,7 @@ derivatives of an attention by keys and by values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ..dialects.mlir import ir
@@ -11,7 +11,7 @@ from ..dialects.tiling.structured import operand_loops
 from .attention import Attention, contraction_loops, has_scores_by_keys, products_beside
 from .equivalence import is_same
 from .extents import static_extents
-from .graph import backward_slice
+from .graph import Needed
 from .reshapes import VIEWS
 from .rewriting import defining_op
 from .tile_and_fuse import MADE_AGAIN
@@ -21,8 +21,9 @@ def siblings(attentions: Sequence[Attention]) -> list[list[Attention]]:
     """Attentions in groups of more than one: those whose scores are by rows of the result first, of these the one with
     the most products."""
     groups: list[list[Attention]] = []
+    of = {one.root: products(one) for one in attentions if one.softmax is None}
     for attention in attentions:
-        group = next((group for group in groups if all(_are_siblings(attention, other) for other in group)), None)
+        group = next((group for group in groups if all(_are_siblings(attention, other, of) for other in group)), None)
         if group is None:
             groups.append([attention])
         else:
@@ -40,8 +41,11 @@ def of_sibling(loops: Sequence[int], of: Attention, sibling: Attention) -> list[
     return [parts[d] for d in loops]
 
 
-def _are_siblings(a: Attention, b: Attention) -> bool:
-    if a.softmax is not None or b.softmax is not None or a.root.block != b.root.block:
+def _are_siblings(a: Attention, b: Attention, of: Mapping[ir.Operation, Sequence[ir.Operation]]) -> bool:
+    """`of`: the products of those without a softmax, by their roots."""
+    if a.root not in of or b.root not in of or a.root.block != b.root.block:
+        return False
+    if not any(is_same(x, y, {}, _is_same_tensor) for x in of[a.root] for y in of[b.root]):
         return False
     parts, columns = _parts(a, b), _roles(a)[-1]
     ours, theirs = static_extents(a.root), static_extents(b.root)
@@ -49,9 +53,7 @@ def _are_siblings(a: Attention, b: Attention) -> bool:
         return False
     if any(ours[d] != theirs[e] for d, e in parts.items() if d not in columns):  # of which there may be more or fewer
         return False
-    if not any(is_same(x, y, {}, _is_same_tensor) for x in products(a) for y in products(b)):
-        return False
-    return a.root not in backward_slice(b.root) and b.root not in backward_slice(a.root)
+    return a.root not in Needed(b.root) and b.root not in Needed(a.root)
 
 
 def _is_same_tensor(a: ir.Value, b: ir.Value) -> bool:

@@ -31,7 +31,7 @@ from ..dialects.tiling import (
     online_reduction_of,
     tiling_of,
 )
-from .graph import ancestor_in, backward_slice, can_move_after
+from .graph import Needed, ancestor_in, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
@@ -131,8 +131,7 @@ class _Fusion:
     ):
         self.root, self.tiling, self.steps, self.stops, self.erase = root, tiling, steps, stops, erase
         self.block = root.block
-        self.slice_of_root = backward_slice(root)
-        self.leads_to_root = set(self.slice_of_root)
+        self.leads_to_root = Needed(root)
         self.requests: list[Request] = []
         self.fused: set[ir.Operation] = set()
         self.carried: list[Carried] = []
@@ -152,7 +151,7 @@ class _Fusion:
         loops = self.nest.carry(self.carried)
         fold_whole_slices(loops)
         replace_by_results(loops[0], self.replacements, self.fused)
-        erase_dead(self.slice_of_root, self.erase)
+        erase_dead(self.root, self.erase)
         return Tiled(new_root, loops, names, [(d, size, self.extents[d]) for d, size in self.steps.items()])
 
     # The root.
@@ -320,7 +319,7 @@ class _Fusion:
         if len(groups) != 1 or any(r.value != op.results[reduction.result] for g in groups.values() for r in g):
             raise Untileable("several different tiles of it are asked for")
         tile = next(iter(groups))
-        return OnlineAccumulation(op, reduction, tile, self.root, self.tiling, self.steps, self.slice_of_root)
+        return OnlineAccumulation(op, reduction, tile, self.root, self.tiling, self.steps, self.leads_to_root)
 
     def _kept_results(
         self,

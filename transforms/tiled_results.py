@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index, Range, TileBuilder
-from .graph import ancestor_in, is_pure, move_users_after
+from .graph import ancestor_in, is_pure, makers_of, move_users_after
 
 
 def replace_by_results(
@@ -28,11 +28,15 @@ def replace_by_results(
             use.owner.operation.operands[use.operand_number] = final
 
 
-def erase_dead(ops: Sequence[ir.Operation], erase: Callable[[ir.Operation], None]) -> None:
-    """Those that no one uses any more, the last ones first."""
-    for op in reversed(ops):
-        if all(not any(True for _ in r.uses) for r in op.results) and is_pure(op):
+def erase_dead(root: ir.Operation, erase: Callable[[ir.Operation], None]) -> None:
+    """Erases the root if no one uses it any more, and what only it needed in its block."""
+    block, pending = root.block, [root]
+    while pending:
+        op = pending.pop()
+        if is_pure(op) and not any(True for r in op.results for _ in r.uses):
+            makers = dict.fromkeys(makers_of(op, block))
             erase(op)
+            pending += (maker for maker in makers if maker not in pending)
 
 
 def _first_state(final: ir.Value, value: ir.Value, outermost: ir.Operation) -> ir.Value:

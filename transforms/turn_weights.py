@@ -8,7 +8,7 @@ from ..dialects import build
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps
 from .attention import Attention, contraction_loops, has_scores_by_keys
-from .graph import backward_slice, can_move_after, erase_with_producers, move_users_after, ops_on_way
+from .graph import Needed, can_move_after, erase_with_producers, move_users_after, ops_on_way
 from .passes import remark
 from .rewriting import defining_op
 from .separate_scores import copy_for
@@ -55,7 +55,7 @@ def _order_to_turn(one: Attention, other: Attention) -> list[int] | None:
     if order is None or not is_transpose(one.root.operands[0], other.root.operands[0], order):
         return None  # as with attentions of other layers
     maker = defining_op(other.root.operands[0])
-    can_move = maker is not None and one.root not in backward_slice(other.root) and can_move_after([one.root], maker)
+    can_move = maker is not None and one.root not in Needed(other.root) and can_move_after([one.root], maker)
     return order if can_move else None
 
 

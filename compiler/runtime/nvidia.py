@@ -1,6 +1,8 @@
 """From lowered IR to something that runs on a GPU: the code and the host's program for `runtime.cuda`."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from ...dialects.mlir import ir
 from ...transforms.nvidia.version_functions import versions_of
@@ -10,10 +12,12 @@ from . import cuda, ptx
 from .host_program import host_program
 
 
-def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, dict[str, str]]:
+def make_image(
+    module: ir.Module, function: ir.OpView, arch: str, meanwhile: Callable[[], Any]
+) -> tuple[cuda.Image, dict[str, str]]:
     """The image of a function that the GPU pipeline lowered, with its versions, and the texts of the stages after
-    it."""
-    image, code = _image(module, function, arch)
+    it. `meanwhile`: what else there is to do, while LLVM is at work."""
+    image, code = _image(module, function, arch, meanwhile)
     texts, versions = {"ptx": code}, []
     for name, conditions in versions_of(function.operation):
         version, code = _image(module, find_entry(module, name), arch)
@@ -22,7 +26,9 @@ def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.
     return dataclasses.replace(image, versions=tuple(versions)), texts
 
 
-def _image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, str]:
+def _image(
+    module: ir.Module, function: ir.OpView, arch: str, meanwhile: Callable[[], Any] = lambda: None
+) -> tuple[cuda.Image, str]:
     program = host_program(function)
     kernels = find_kernels(module, function)
     if kernels is None and not _is_empty(function):
@@ -30,7 +36,7 @@ def _image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Imag
             "nothing in this function runs on a GPU: no attention was fused, or its loops are not parallel; "
             "use the target cpu"
         )
-    code = ptx.emit_ptx("" if kernels is None else ptx.llvm_ir(kernels), arch)
+    code = ptx.emit_ptx("" if kernels is None else ptx.llvm_ir(kernels), arch, meanwhile)
     return cuda.Image(program, code.encode() + b"\0", arch), code
 
 

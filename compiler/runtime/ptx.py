@@ -9,6 +9,7 @@ The bindings' LLVM has no NVPTX backend, llvmlite's has.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import pathlib
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from ...dialects.mlir import ir
@@ -67,8 +69,18 @@ def _parsed(text: str) -> Any:
         raise Bug(f"LLVM does not read the code of kernel '{name}': {what}", "", text) from error
 
 
-def emit_ptx(text: str, arch: str) -> str:
-    """PTX of LLVM IR for an architecture such as "sm_90a"; of a newer one than those known, for the last that is."""
+def emit_ptx(text: str, arch: str, meanwhile: Callable[[], Any] = lambda: None) -> str:
+    """PTX of LLVM IR for an architecture such as "sm_90a"; of a newer one than those known, for the last that is.
+
+    `meanwhile`: what this thread does while another one waits for LLVM, which takes none of the interpreter's time.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        code = threads.submit(_emitted, text, arch)
+        meanwhile()
+    return code.result()
+
+
+def _emitted(text: str, arch: str) -> str:
     import llvmlite.binding as llvm
 
     of = architecture(arch)

@@ -12,13 +12,20 @@ from ..attention import Attention, attention_at, contraction_loops, find_attenti
 from ..extents import known_sizes, static_extents
 from ..few_keys import see_few_keys
 from ..fuse_attention import producers_outside
-from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
+from ..graph import (
+    ancestor_in,
+    can_move_after,
+    dependants_before,
+    erase_with_producers,
+    is_pure,
+    move_users_after,
+    operands_with_captures,
+)
 from ..host import matrix_unit
 from ..open_queries import FEW_QUERIES, open_queries
 from ..passes import Pass, option, remark
 from ..rewriting import Values, copy_op, defining_op
 from ..tile_and_fuse import MADE_AGAIN
-from ..tiled_results import erase_dead
 from .matrix_unit import multiplies
 from .tile_sizes import FEW_ROWS, ROWS_OF_LANES
 
@@ -167,7 +174,8 @@ class _Versions:
             for use in list(result.uses):
                 if ancestor_in(use.owner.operation, self.block) in users:
                     use.owner.operation.operands[use.operand_number] = chosen
-        erase_dead(ops, lambda op: op.erase())
+        while self.core:  # the last one first
+            erase_with_producers(self.core.pop(), self.core)
 
     def _emit_version(
         self, ops: Sequence[ir.Operation], results: Sequence[ir.Value], block: ir.Block, rows: int | None

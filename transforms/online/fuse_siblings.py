@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...dialects.mlir import ir, scf
 from ..attention import is_matmul
 from ..equivalence import is_same
-from ..graph import backward_slice, can_move_after, in_order, is_pure, move_users_after, users_of
+from ..graph import Needed, can_move_after, in_order, is_pure, move_users_after, users_of
 from ..passes import Pass, option, remark
 from ..rewriting import Values, ancestors, defining_op, for_body, is_made_inside, make_for, ops_in, ops_of, terminator
 from ..slices import forall_bounds
@@ -122,7 +122,7 @@ def _sources(value: ir.Value, loop: ir.Operation) -> frozenset[ir.Value]:
 
 def _may_be_one(first: ir.Operation, second: ir.Operation) -> bool:
     """Whether neither needs the other, and what uses the first one can come after the second."""
-    return first not in backward_slice(second) and can_move_after(users_of(first), second)
+    return first not in Needed(second) and can_move_after(users_of(first), second)
 
 
 def _run_alike(first: ir.Operation, second: ir.Operation, known: Values) -> bool:

@@ -9,8 +9,8 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import reduces
 from ..graph import operands_with_captures, users_of
-from ..rewriting import ancestors, defining_op, ops_in
-from .relative import EXPONENTIALS
+from ..rewriting import ancestors, defining_op, functions_of, ops_in, ops_of
+from .expressions import EXPONENTIALS
 
 ADDITIVE = ("arith.addf", "arith.subf")
 SOFTMAX = ("linalg_ext.softmax", "linalg.softmax")
@@ -27,6 +27,7 @@ class Followers:
         starts = filter(_may_be_exponential, ops_in(root, *SOFTMAX, *EXPONENTIALS, POWER))
         pending = [(top, 0) for op in starts if (top := _top(op)) is not None]
         self._matmuls = dict(pending)  # how many there are at least on the way to an op, with itself
+        self._known = {op for function in functions_of(root) for op in ops_of(function.regions[0].blocks[0])}
         while pending:
             op, matmuls = pending.pop(0)
             if matmuls > MATMULS or (matmuls and _adds(op)):
@@ -39,6 +40,11 @@ class Followers:
 
     def __contains__(self, op: ir.Operation) -> bool:
         return op in self._matmuls or _top(op) != op  # of what stands in a region nothing is known
+
+    def may_be(self, value: ir.Value) -> bool:
+        """Whether a value may be made of a softmax, so that a product with it ends an attention, or looks like one."""
+        op = defining_op(value)
+        return op is not None and (op in self or op not in self._known)  # what is new is not known
 
     def replace(self, op: ir.Operation, by: ir.Operation) -> None:
         """`by` is what is to be looked at in the place of `op`."""

@@ -10,10 +10,11 @@ import contextlib
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps
-from ..graph import in_order, move_users_after, ops_on_way
+from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps, is_structured, reduces
+from ..graph import in_order, makers_of, move_users_after, ops_on_way
 from ..reshapes import RESHAPES, VIEWS
 from ..transposes import permutation
+from .candidates import Followers
 from .given import Given
 from .matching import Match, match_attention
 from .quotients import NearMiss
@@ -21,15 +22,17 @@ from .quotients import NearMiss
 MOST_DIVIDING = 16  # ops behind a matmul that are looked at
 
 
-def matched_at(op: ir.Operation, normalised: bool = True, given: Given | None = None) -> Match | None:
+def matched_at(
+    op: ir.Operation, normalised: bool = True, given: Given | None = None, followers: Followers | None = None
+) -> Match | None:
     """The attention that `op` ends, or the transpose that all of its result goes to; see `match_attention`."""
     end = transposing_end(op)
     if end != op:
         with contextlib.suppress(NearMiss):
-            match = match_attention(end, normalised, given)
+            match = match_attention(end, normalised, given, followers)
             if match is not None:
                 return match
-    return match_attention(op, normalised, given)
+    return match_attention(op, normalised, given, followers)
 
 
 def divided_at(op: ir.Operation, normalised: bool = True, no_ends: set[ir.Operation] | None = None) -> Match | None:
@@ -97,7 +100,8 @@ def is_cast(op: ir.Operation) -> bool:
 
 
 def dividing_users(op: ir.Operation) -> list[ir.Operation]:
-    """The element-wise ops that use the result of `op`, directly or through others, the nearest first."""
+    """The element-wise ops that use the result of `op`, directly or through others, and another sum, the nearest
+    first."""
     found: list[ir.Operation] = []
     pending, seen = [op], {op}
     while pending:
@@ -109,4 +113,20 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
             elif all_parallel(user) and len(user.results) == 1:
                 found.append(user)
                 pending.append(user)
-    return found[:MOST_DIVIDING]
+    return [user for user in found[:MOST_DIVIDING] if _reads_another_sum(user, op)]
+
+
+def _reads_another_sum(end: ir.Operation, product: ir.Operation) -> bool:
+    """Whether `end` may divide what it reads of a sum of products: by another sum, of weights."""
+    pending, seen = [end], {end, product}
+    while pending:
+        new = {maker for maker in makers_of(pending.pop(), end.block) if maker not in seen}
+        if any(reduces(maker) or not _is_by_element(maker) for maker in new):
+            return True
+        seen |= new
+        pending += new
+    return False
+
+
+def _is_by_element(op: ir.Operation) -> bool:
+    return op.name.startswith(("tensor.", "arith.")) or (is_structured(op) and all_parallel(op))

@@ -21,6 +21,7 @@ from .indices import Index, Var
 
 REAL = "real"
 ROUND = "round"  # the operation that rounds to its attribute "type"
+EXPONENTIALS = ("math.exp", "math.exp2")
 OF_BITS = "of bits"  # the operation that takes an integer for a float of its attribute "type"
 COMMUTATIVE = {
     *("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"),

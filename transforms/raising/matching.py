@@ -11,9 +11,9 @@ from ...dialects.tiling.structured import reduces
 from ..linear import DYNAMIC
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op
-from .candidates import ADDITIVE
+from .candidates import ADDITIVE, Followers
 from .contraction import Contraction, Operand, contraction_at, peel
-from .expressions import REAL, Expr
+from .expressions import EXPONENTIALS, REAL, Expr
 from .given import Given
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
@@ -30,7 +30,6 @@ from .matmuls import (
 )
 from .normalised import is_normalised, is_sum_of_exponentials, nodes_through, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
-from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer
@@ -98,11 +97,13 @@ class Match:
         return self.softmax.is_plain and self.tracer.reads_given(self.softmax.scores)
 
 
-def match_attention(op: ir.Operation, normalised: bool = True, given: Given | None = None) -> Match | None:
+def match_attention(
+    op: ir.Operation, normalised: bool = True, given: Given | None = None, followers: Followers | None = None
+) -> Match | None:
     """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none.
 
     Without `normalised`: one that has no softmax; it may be computed from what is `given`, though that is computed from
-    its scores.
+    its scores. `followers`: what follows from exponentials; what does not is not looked into for a softmax.
     """
     missed: NearMiss | None = None
     others = {*SPLITS}
@@ -111,7 +112,7 @@ def match_attention(op: ir.Operation, normalised: bool = True, given: Given | No
             continue
         others.clear()
         try:
-            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given, others).splitting()
+            found = _Attempt(op, normalised, splits, variables_of(op.results[0]), given, followers, others).splitting()
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -153,6 +154,7 @@ class _Attempt:
     splits: str
     at: tuple[Index, ...]
     given: Given | None
+    followers: Followers | None
     others: set[str]
     parts: tuple[int, ...] = ()
 
@@ -169,7 +171,7 @@ class _Attempt:
         return None
 
     def match(self) -> Match | None:
-        tracer = Tracer(self.given)
+        tracer = Tracer(self.given, self.followers)
         element = tracer.make.element(self.op.results[0], self.at)
         second = second_matmul(tracer, element, self.parts)
         if second is None:
@@ -186,6 +188,8 @@ class _Attempt:
         match_weights = match_normalised if self.normalised else match_unnormalised
         missed: NearMiss | None = None
         for weights, values in second.operands:
+            if tracer.has_no_softmax(weights) and not second.product.factors:
+                continue
             try:
                 found = match_weights(second, weights)
             except NearMiss as miss:
@@ -341,7 +345,8 @@ def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
     """NearMiss if a softmax along `k` goes through a matmul first, as talking heads do."""
     for factor in q.num:
         product = contraction_at(tracer, factor) if factor.kind == "element" and varies(factor, k) else None
-        for e in (product.lhs, product.rhs) if product is not None else ():
+        sides = (product.lhs, product.rhs) if product is not None else ()
+        for e in (e for e in sides if not tracer.has_no_softmax(e)):
             if any(varies(n, k) and is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
                 raise NearMiss(ANOTHER_MATMUL)
 

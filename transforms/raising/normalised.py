@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
-from .expressions import Expr
+from .expressions import EXPONENTIALS, Expr
 from .quotients import Keys, quotient
-from .relative import EXPONENTIALS
 from .sinks import sums
 from .tracing import Tracer
 

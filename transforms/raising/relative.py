@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .expressions import Expr
+from .expressions import EXPONENTIALS, Expr
 from .guards import maximum_of, without_guards
 from .quotients import Keys
 from .tracing import Tracer
-
-EXPONENTIALS = ("math.exp", "math.exp2")
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import all_parallel, body_names
 from ..rewriting import defining_op
-from .expressions import Expr
+from .expressions import EXPONENTIALS, Expr
 from .indices import Index, Var
 from .matching import variables_of
 from .quotients import Keys, Quotient, along_k, is_mask, quotient, summed, varies, without
-from .relative import EXPONENTIALS
 from .tracing import Tracer
 
 Factors = tuple[float, Counter[Expr]]  # a number times powers of what is no sum

@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .expressions import Expr
+from .expressions import EXPONENTIALS, Expr
 from .indices import Index
 from .quotients import Keys, NearMiss, quotient, summed
-from .relative import EXPONENTIALS, Relative
+from .relative import Relative
 from .tracing import Tracer
 
 MAX_SINKS = 16  # more that are summed beside the keys are no sinks

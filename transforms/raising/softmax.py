@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
-from .expressions import Expr
+from .expressions import EXPONENTIALS, Expr
 from .guards import maximum_of, tells_masked
 from .indices import Index, combined
 from .loops import extents
@@ -42,7 +42,7 @@ from .quotients import (
     varies,
     without,
 )
-from .relative import EXPONENTIALS, Relative, relative
+from .relative import Relative, relative
 from .signs import is_not_negative
 from .sinks import MAX_SINKS, Beside, sinks, sums
 from .tracing import Tracer

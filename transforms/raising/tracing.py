@@ -28,6 +28,7 @@ from ..extents import static_extents
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .bodies import Body, combiner
+from .candidates import Followers
 from .expressions import REAL, Expr, Expressions, scalar_type
 from .given import Given
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
@@ -67,11 +68,13 @@ class Reduction:
 
 class Tracer:
     """Makes expressions of elements; see the module. `splittable` are the variables that may be split; tensors that are
-    `given` are there anyway, and not asked for what they are computed from."""
+    `given` are there anyway, and not asked for what they are computed from; `followers`, where they are known, follow
+    from exponentials."""
 
-    def __init__(self, given: Given | None = None) -> None:
+    def __init__(self, given: Given | None = None, followers: Followers | None = None) -> None:
         self.make = Expressions()
         self.given = given or Given()
+        self.followers = followers
         self.may_split(frozenset())
         self.aliases: dict[Expr, list[Expr]] = {}
         self.parts: set[ir.Value] = set()  # of which gathers may read a part, from the first element on
@@ -84,6 +87,11 @@ class Tracer:
 
     def reads_given(self, expr: Expr) -> bool:
         return any(n.kind == "element" and n.payload[0] in self.given for n in expr.nodes())
+
+    def has_no_softmax(self, expr: Expr) -> bool:
+        """Whether it takes no look at what an element is made of, in a model's last layers of all that is before, to
+        see that there is no softmax."""
+        return self.followers is not None and expr.kind == "element" and not self.followers.may_be(expr.payload[0])
 
     # One step.
 

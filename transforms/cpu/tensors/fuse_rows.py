@@ -63,7 +63,7 @@ class FuseRows(Pass):
         root, rows, stops, location = group.root, group.rows[group.root], group.stops(), group.root.location
         tiled = Tiled(root, [])
         for whole, steps in ((sizes, per_task), (per_task, at_a_time)):
-            of_loops = [0] * len(iterator_types(root))
+            of_loops = [0] * len(iterator_types(tiled.root))
             for loop, size, step in zip(rows, whole, steps, strict=True):
                 of_loops[loop] = step if step != size else 0
             tiled = tile_and_fuse(tiled.root, of_loops, stops=stops)

@@ -19,7 +19,7 @@ indices (a distance) would be one tensor, of which rows are queries in one place
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ....dialects.mlir import ir
@@ -69,10 +69,14 @@ class _Chain:
 
 
 def computed_before(
-    attention: Attention, sizes: Sequence[int], tile_memory: int, multiprocessors: int
+    attention: Attention,
+    sizes: Sequence[int],
+    tile_memory: int,
+    multiprocessors: int,
+    outside: Collection[ir.Operation],
 ) -> list[ir.Operation]:
-    """The ops whose results the loops, with tiles of such sizes, are to read; `tile_memory`: bytes that a block has for
-    tiles."""
+    """The ops whose results the loops, with tiles of such sizes, are to read, beside those that are `outside` anyway;
+    `tile_memory`: bytes that a block has for tiles."""
     several = products_in_loops(attention, tile_memory)
     of_queries, of_keys = ([op.operands[number] for op in (attention.scores, *several)] for number in (0, 1))
     of_others = [*of_keys, attention.root.operands[1]]
@@ -92,7 +96,8 @@ def computed_before(
     products = [attention.scores] if _mixes_rows(attention) else []
     if attention.softmax is not None:
         products += [op for op in products_beside(attention) if op not in several]
-    pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
+    producers = backward_slice(attention.root, stops=outside)
+    pieces = [op for op in producers if op.name in PIECES or _overlaps(op)]  # of masks, too
     turned_ops = turned(attention) if _is_one_square(attention, sizes) else []
     views = [op for value in (*of_queries, *of_others) for op in _joining_views(value)]
     return [*products, *pieces, *views, *turned_ops, *(op for chain in before for op in chain.stops)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ...graph import ancestor_in, operands_with_captures
+from ...graph import ancestor_in, first_of, operands_with_captures
 from ...reshapes import RESHAPES, VIEWS, readers, source_dims
 from ...rewriting import defining_op, ops_in, ops_of, through
 from ...slices import slice_offsets
@@ -90,7 +90,7 @@ def row_groups(block: ir.Block) -> Iterator[RowGroup]:
     ops, number = ops_of(block), 0
     while number < len(ops):
         if is_row_sum(ops[number]) and not is_of_tiles(ops[number].results[0], block):
-            group = _grown(ops[number], ops[number + 1 :])
+            group = _grown(ops[number])
             if _is_worth_it(group):
                 yield group
                 left, ops = len(ops), ops_of(block)
@@ -137,7 +137,7 @@ def _row_dims(op: ir.Operation) -> list[int]:
     return [d for d, e in enumerate(_written(op).results) if not is_first(e)]
 
 
-def _grown(first: ir.Operation, later: list[ir.Operation]) -> RowGroup:
+def _grown(first: ir.Operation) -> RowGroup:
     """The group of a sum: of each op behind it that reads a member it is seen whether it can be one, too."""
     group, sizes = RowGroup(first), _loop_sizes(first)
     loops: dict[int | None, Axis] = dict.fromkeys(sizes, COLUMN)
@@ -145,16 +145,27 @@ def _grown(first: ir.Operation, later: list[ir.Operation]) -> RowGroup:
         loop = dim_position(_written(first).results[d])
         loops[loop] = None if sizes[loop] == 1 else number
     _add_generic(group, first, loops)
-    for op in later:
+    pending = _readers_behind(group, first)
+    while pending:
+        op = first_of(pending)
+        pending.remove(op)
         known = _known_axes(group, op)
         if not known:
             continue
         try:
             _join(group, op, known)
+            pending |= _readers_behind(group, op)
         except NotOfRows:
             group.reader = group.reader or op
     group.results = _results(group)
     return group
+
+
+def _readers_behind(group: RowGroup, member: ir.Operation) -> set[ir.Operation]:
+    """The ops behind a member that read what it computes, or what it sums up."""
+    uses = (use for value in (*member.results, *group.inputs) for use in value.uses)
+    readers = (ancestor_in(use.owner.operation, member.block) for use in uses)
+    return {op for op in readers if op is not None and member.is_before_in_block(op)}
 
 
 def _known_axes(group: RowGroup, op: ir.Operation) -> Mapping[ir.Value, tuple[Axis, ...]]:

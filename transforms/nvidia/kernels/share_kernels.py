@@ -7,7 +7,7 @@ from ....dialects.mlir import ir
 from ...nameless import nameless, outlines
 from ...passes import Pass
 from ...rewriting import ops_in
-from ..launching import launched, launches_of
+from ..launching import launched
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,14 @@ class ShareKernels(Pass):
         firsts = {launched(launches[0]) for f in ops_in(op, "func.func") if (launches := ops_in(f, "gpu.launch_func"))}
         kernels = [o for o in ops_in(op, "gpu.func") if ir.StringAttr(o.attributes["sym_name"]).value not in firsts]
         alike = collections.Counter(map(outlines, kernels))
+        launches_of = collections.defaultdict[str, list[ir.Operation]](list)
+        for launch in ops_in(op, "gpu.launch_func"):
+            launches_of[launched(launch)].append(launch)
         first: dict[tuple[ir.Operation, str], ir.Attribute] = {}
         for kernel in kernels:
             if alike[outlines(kernel)] == 1:
                 continue
-            launches = launches_of(kernel)
+            launches = launches_of[ir.StringAttr(kernel.attributes["sym_name"]).value]
             if not launches:
                 continue
             own = launches[0].attributes["kernel"]
