@@ -30,6 +30,7 @@ from . import experts
 from .autocast import without_autocast
 from .decompositions import scaled_dot_product_attention
 from .einsums import products
+from .lazy_code import code_when_run
 
 aten = torch.ops.aten
 # Written out as they are traced: run_decompositions leaves composite ops alone that have kernels of their own.
@@ -266,7 +267,8 @@ def traced(
     function: Callable, tensors: Sequence[torch.Tensor], written_out: Mapping[Any, Callable] = MappingProxyType({})
 ) -> torch.fx.GraphModule:
     """What the function computes of fake tensors, as a graph, with these ops written out."""
-    graph = make_fx(function, {**WRITTEN_OUT, **written_out})(*tensors)
+    with code_when_run():
+        graph = make_fx(function, {**WRITTEN_OUT, **written_out})(*tensors)
     for node in graph.graph.nodes:
         if node.target is PRODUCT:
             node.target = aten.matmul.default

@@ -35,6 +35,7 @@ from . import unsigned as torch_unsigned
 from .casts import forget_asserts
 from .composites import prepared_once
 from .decompositions import decompositions
+from .lazy_code import code_when_run
 from .transforms import levels_kept, refuse_tangents
 
 TO_BACKEND = (
@@ -120,7 +121,7 @@ def functional(program: ExportedProgram) -> ExportedProgram:
 @contextlib.contextmanager
 def _decomposing() -> Iterator[None]:
     try:
-        with warnings.catch_warnings(), levels_kept(), prepared_once():
+        with warnings.catch_warnings(), levels_kept(), prepared_once(), code_when_run():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             warnings.filterwarnings("ignore", "A model attribute")  # … about constants that have gradients: they do
             yield

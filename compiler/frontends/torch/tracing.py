@@ -31,6 +31,7 @@ from ..lowering import first_line
 from .arguments import SIGNLESS, Arguments
 from .autocast import autocast, autocasting
 from .functions import Function
+from .lazy_code import code_when_run
 from .lowering import functional, lower
 from .masks import unread_masks
 from .seeds import draw, with_seeds
@@ -94,7 +95,7 @@ def open_dims(value: Any) -> frozenset[int]:
 def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic_shapes: Any) -> ExportedProgram:
     """The program of torch.export, which runs the code or, where that fails, as where torch.vmap moves a dimension of
     its results, lets dynamo read it; what the first one raises if both fail."""
-    with torch.no_grad(), unread_masks():
+    with torch.no_grad(), unread_masks(), code_when_run():
         try:
             with levels_kept():
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
