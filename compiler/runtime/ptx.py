@@ -28,6 +28,7 @@ from ..diagnostics import Bug
 from .llvm_text import readable_literals
 
 TRIPLE = "nvptx64-nvidia-cuda"
+THREADED = "--split-compile=0"  # of ptxas: kernels side by side, on all CPUs; each is the same, byte for byte
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
 
 
@@ -166,7 +167,9 @@ def assemble(ptx: str, arch: str) -> Assembled | None:
         source, target = pathlib.Path(folder, "kernel.ptx"), pathlib.Path(folder, "kernel.cubin")
         source.write_text(ptx)
         command = [ptxas, "-v", "-O3", f"-arch={arch}", str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, THREADED], capture_output=True, text=True)
+        if done.returncode and THREADED.partition("=")[0].strip("-") in done.stderr:  # an older ptxas
+            done = subprocess.run(command, capture_output=True, text=True)
         log = done.stderr + done.stdout
         if done.returncode and "gpu-name" in log:
             return None

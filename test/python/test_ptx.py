@@ -142,6 +142,20 @@ def test_what_no_ptxas_knows(monkeypatch):
     assert ptx.assemble("", "sm_999") is None
 
 
+def test_a_ptxas_that_uses_one_thread(monkeypatch):
+    """Older ones do not know the option."""
+
+    def run(command, **_):
+        if ptx.THREADED in command:
+            return subprocess.CompletedProcess(command, 1, "", "ptxas fatal   : Unknown option '-split-compile'")
+        pathlib.Path(command[-1]).write_bytes(b"code")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(ptx, "find_tool", lambda name: name)
+    monkeypatch.setattr(ptx.subprocess, "run", run)
+    assert ptx.assemble("", "sm_90a").cubin == b"code"
+
+
 def test_what_is_not_fused_has_tiles_for_each_matmul_and_a_kernel_for_the_rows():
     kernel = compile(ATTENTION, target="nvidia", arch="sm_90a", fuse=False)
     assert "nothing was fused" in kernel.explain()
