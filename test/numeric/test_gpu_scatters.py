@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.transforms.nvidia.kernels import scatters_to_linalg
+from attn_opt.transforms.nvidia.kernels import element_pieces, scatters_to_linalg
 from gpu_modules import Launches, lowered, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,16 +109,20 @@ def scatters(draw):
 
 
 @settings(max_examples=40, deadline=None)
-@given(scatters(), st.sampled_from(["sm_90a", "sm_80"]), st.booleans(), st.integers(0, 1000))
-def test_any(drawn, arch, searched, seed):
-    """`searched`: for the last write of each place, if it may be, or for the first one and the next ones."""
+@given(scatters(), st.sampled_from(["sm_90a", "sm_80"]), *[st.booleans()] * 2, st.integers(0, 1000))
+def test_any(drawn, arch, searched, by_pieces, seed):
+    """`searched`: for the last write of each place, if it may be, or for the first one and the next ones; `by_pieces`:
+    threads have several elements of a row, where its length is a multiple of two."""
     shape, window, batches, count, combine = drawn
     rng = np.random.default_rng(seed)
     a = rng.standard_normal(shape, np.float32)
     lead, rest = ([batches], shape[1:]) if batches else ([], shape)
     at = rng.integers(-1, np.array(rest) + 1, (*lead, count, len(rest)))
     u = rng.standard_normal((*lead, count, *window[1 if batches else 0 :]), np.float32)
-    with mock.patch.object(scatters_to_linalg, "WORTH_A_LAUNCH", -math.inf if searched else math.inf):
+    with (
+        mock.patch.object(scatters_to_linalg, "WORTH_A_LAUNCH", -math.inf if searched else math.inf),
+        mock.patch.object(element_pieces, "THREADS", 1 if by_pieces else math.inf),
+    ):
         (found,) = run(lowered(scatter(*drawn), arch=arch), [a, at, u])
     np.testing.assert_array_equal(found, by_hand(a, at, u, window, batches, combine))
     is_searched = searched and max(count, batches) > 1 and (combine is None or all(w == 1 for w in window))

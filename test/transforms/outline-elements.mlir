@@ -505,3 +505,39 @@ module attributes {gpu.container_module} {
     return %r : tensor<512xf32>
   }
 }
+
+// -----
+
+// Of more elements than there are threads on a GPU each has several of a row, as many as 16 bytes hold.
+#each = affine_map<(i, j) -> (i, j)>
+module attributes {gpu.container_module} {
+  gpu.module @pieces_kernels {
+    // CHECK-LABEL: gpu.func @pieces_elements_0
+    // CHECK-SAME: (%[[N:.*]]: memref<4096xi64, strided<[?]>>, %[[A:.*]]: memref<4096x512xbf16, strided<[?, 1]>>, %[[OUT:.*]]: memref<4096x512xbf16, strided<[?, 1]>>) kernel
+    // CHECK-DAG: %[[WIDTH:.*]] = arith.constant 8 : index
+    // CHECK-DAG: %[[PIECES:.*]] = arith.constant 64 : index
+    // CHECK: scf.if
+    // CHECK: %[[PIECE:.*]] = arith.remui %[[NUMBER:.*]], %[[PIECES]]
+    // CHECK: arith.divui %[[NUMBER]], %[[PIECES]]
+    // CHECK: %[[J:.*]] = arith.muli %[[PIECE]], %[[WIDTH]]
+    // CHECK: %[[OLD:.*]] = vector.load %[[A]][%[[I:.*]], %[[J]]] : {{.*}}, vector<8xbf16>
+    // CHECK-COUNT-8: arith.select
+    // CHECK: %[[ALL:.*]] = vector.from_elements
+    // CHECK: vector.store %[[ALL]], %[[OUT]][%[[I]], %[[J]]]
+  }
+  // CHECK-LABEL: func.func @pieces
+  // CHECK: gpu.launch_func @pieces_kernels::@pieces_elements_0 blocks in (%c1024,
+  func.func @pieces(%n: tensor<4096xi64>, %a: tensor<4096x512xbf16>) -> tensor<4096x512xbf16> {
+    %e = tensor.empty() : tensor<4096x512xbf16>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, #each, #each], iterator_types = ["parallel", "parallel"]}
+        ins(%n, %a : tensor<4096xi64>, tensor<4096x512xbf16>) outs(%e : tensor<4096x512xbf16>) {
+    ^bb0(%number: i64, %old: bf16, %_: bf16):
+      %zero = arith.constant 0 : i64
+      %one = arith.constant 1.0 : bf16
+      %is_none = arith.cmpi slt, %number, %zero : i64
+      %x = arith.select %is_none, %one, %old : bf16
+      linalg.yield %x : bf16
+    } -> tensor<4096x512xbf16>
+    return %r : tensor<4096x512xbf16>
+  }
+}

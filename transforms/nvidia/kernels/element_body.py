@@ -16,6 +16,7 @@ from ..alignment import CHUNK
 from ..axes import is_first, source_indices
 from ..elements import byte_width
 from .column_lanes import TOGETHER, ColumnLanes
+from .element_pieces import Pieces
 from .producer_body import extracted
 from .row_lanes import RowLanes, SharedSums
 from .scan_lanes import ScanLanes, scan_lanes
@@ -24,11 +25,11 @@ STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them a
 
 
 class ElementBody:
-    """An element of the results for each thread; where rows or columns are shared (`lanes`, `scan`), for so many
-    threads."""
+    """An element of the results for each thread, or a piece of a row (`pieces`); where rows or columns are shared
+    (`lanes`, `scan`), for so many threads."""
 
-    def __init__(self, op: ir.Operation, lanes: SharedSums | None):
-        self.op, self.lanes, self.scan = op, lanes, scan_lanes(op)
+    def __init__(self, op: ir.Operation, lanes: SharedSums | None, pieces: Pieces | None = None):
+        self.op, self.lanes, self.scan, self.pieces = op, lanes, scan_lanes(op), pieces
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.reduced = [d for d, kind in enumerate(self.kinds) if kind == "reduction"]
@@ -66,8 +67,25 @@ class ElementBody:
             return
         with only_if(inside):
             at = self._place(number)
+            if self.pieces is not None:
+                self._piece_of_results(self.pieces, at)
+                return
             values = self._loops(self.reduced, at, [self._init(i, at) for i in self._sums])
             self._finish(self._sums, values, at)
+
+    def _piece_of_results(self, by: Pieces, at: dict[int, ir.Value]) -> None:
+        """Elements of a row, side by side, one after the other; `at`: which piece it is."""
+        first = {**at, by.loop: arith.muli(at[by.loop], build.index(by.width))}
+        pieces, found = self._pieces(by, first), []
+        for number in range(by.width):
+            here = {**first, by.loop: arith.addi(first[by.loop], build.index(number))}
+            inits = [self._init(i, here) for i in self._sums]
+            found.append(self._body(here, inits, {i: piece[number] for i, piece in pieces.items()}))
+        for i, values in zip(self._sums, zip(*found, strict=True), strict=True):
+            vector = ir.VectorType.get([by.width], values[0].type)
+            piece = ir.Operation.create("vector.from_elements", [vector], values).result
+            place = [self.outputs[i], *self._indices(self.first_init + i, first)]
+            ir.Operation.create("vector.store", [], [piece, *place])
 
     def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
         for i, value in zip(results, values, strict=True):
@@ -84,15 +102,18 @@ class ElementBody:
         return [d for d in self.parallel if d not in self.rows]
 
     def _numbers(self, loop: int) -> ir.Value | int:
-        """How many elements, or groups of columns, have numbers along a loop."""
+        """How many elements, or pieces of rows, or groups of columns, have numbers along a loop."""
         size = self.sizes[loop]
+        if self.pieces is not None and loop == self.pieces.loop:
+            assert isinstance(size, int), "rows of pieces are of so many"
+            return size // self.pieces.width
         if isinstance(self.lanes, ColumnLanes) and loop == self.lanes.loop:
             assert isinstance(size, int), "columns that are shared are so many"
             return size // self.lanes.columns
         return size
 
     def _place(self, number: ir.Value) -> dict[int, ir.Value]:
-        """Where the element of that number is, or the group of columns."""
+        """Where the element of that number is, or which piece of which row, or which group of columns."""
         at: dict[int, ir.Value] = dict(self.rows)
         for d in reversed(self._own_loops):
             at[d] = arith.remui(number, self.of_kernel(self._numbers(d)))
@@ -289,7 +310,7 @@ class ElementBody:
             values = self._body(here, values, {i: piece[number] for i, piece in pieces.items()})
         return values
 
-    def _pieces(self, by: SharedSums, first: dict[int, ir.Value]) -> dict[int, list[ir.Value]]:
+    def _pieces(self, by: SharedSums | Pieces, first: dict[int, ir.Value]) -> dict[int, list[ir.Value]]:
         """By the number of the operand the elements of a piece, whose first one is there."""
         known: dict[tuple[ir.Value, ir.AffineMap], list[ir.Value]] = {}
         for i in by.along:

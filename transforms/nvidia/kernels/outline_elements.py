@@ -48,13 +48,13 @@ from ..marks import BLOCK_THREADS
 from .column_lanes import column_lanes
 from .donated_writes import PUT
 from .element_body import ElementBody
+from .element_pieces import OPEN, element_pieces
 from .producer_body import thread_count
-from .row_lanes import SharedSums, row_lanes
+from .row_lanes import row_lanes
 from .same_rows import SameRows
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
 MOST_TOGETHER = 8  # sums of a launch: what they add up is kept until then
-OPEN = 1024  # what an open size is taken to be, to tell that
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OutlineElements(Pass):
           scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
 
     So have running sums along rows (`scan_lanes.py`), and sums over columns, of which a block has some
-    (`column_lanes.py`).
+    (`column_lanes.py`). Of more elements than there are threads on a GPU each has several (`element_pieces.py`).
 
     Sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So is
     what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
@@ -114,7 +114,7 @@ class OutlineElements(Pass):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             donated = donated_arguments(function) if len(function.regions[0].blocks) else []
-            parts = [_Part(o, row_lanes(o, self.any_strides) or column_lanes(o, self.any_strides)) for o in left]
+            parts = [_Part(o, self.any_strides) for o in left]
             for number, group in enumerate(_groups(parts)):
                 _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
@@ -181,7 +181,7 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         memory = [v for part in parts for v in part.memory]
         dense = {v for part in parts for v in part.read_by_pieces()}
         buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
-        written = [v if part.put is not None else strided(v) for part in parts for v in part.memory]
+        written = [v for part in parts for v in part.written()]
         arguments = [*buffers, *written, *scalars]
         block = new_kernel(module, name, [v.type for v in arguments])
         places = dict(zip([*tensors, *memory, *scalars], block.arguments, strict=True))
@@ -257,12 +257,14 @@ class _Part(ElementBody):
     """An op, on the host: what the kernel is given. `put`: what puts its results into an argument, which the kernel
     does in that memory."""
 
-    def __init__(self, op: ir.Operation, lanes: SharedSums | None):
-        super().__init__(op, lanes)
+    def __init__(self, op: ir.Operation, any_strides: bool):
+        super().__init__(op, row_lanes(op, any_strides) or column_lanes(op, any_strides))
         users = [use.owner.operation for result in op.results for use in result.uses]
         self.put = next((user for user in users if user.name == PUT), None)
         if self.put is not None and (set(users) != {self.put} or list(op.results) != list(self.put.operands)[:2]):
             raise PassError("elements that are put into an argument, and their places, have one op to themselves", op)
+        if self.put is None:
+            self.pieces = element_pieces(op, any_strides)
 
     @property
     def own_block(self) -> int | None:
@@ -274,7 +276,7 @@ class _Part(ElementBody):
         self.constants: dict[ir.Value, None] = {}  # tensors
         self.sizes = [*rows, *(self._size(d) for d in range(len(rows), len(self.kinds)))]
         steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
-        if steps > SLOW_STEPS and self.lanes is None and SMALL not in self.op.attributes:
+        if steps > SLOW_STEPS and self.lanes is self.pieces is None and SMALL not in self.op.attributes:
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
             tell = warn_slow if self.reduced else warn
             tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
@@ -341,12 +343,17 @@ class _Part(ElementBody):
         is_given = is_constant_tensor(value) or filled_with(value) is not None
         (self.constants if is_given else found)[value] = None
 
+    def written(self) -> list[ir.Value]:
+        """The memory of the results, as the kernel takes it."""
+        if self.put is not None:
+            return self.memory
+        return [strided(v) if self.pieces is None else strided(v, 1) for v in self.memory]
+
     def read_by_pieces(self) -> set[ir.Value]:
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
-        found = set()
-        for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
-            found.add(through(self.op.operands[number], "tensor.extract_slice"))
-        return found
+        by = self.pieces or self.lanes
+        along = by.along if by is not None and by.width > 1 else ()
+        return {through(self.op.operands[number], "tensor.extract_slice") for number in along}
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:
