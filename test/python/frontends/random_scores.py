@@ -180,7 +180,10 @@ class RandomScores(RandomSource):
     def doubled(self) -> None:
         """Another product of matrices."""
         self.product("r", self.choose(("q * 0.5", "q.flip(-2)", "torch.tanh(q)")))
-        self.say(self.choose(("s = s * r", "s = s + r", "s = s - r.relu()")))
+        ways = ["s = s + r", "s = s - r.relu()"]
+        if not self.is_masked_with("finfo"):  # of the least number a factor below 0 makes the largest one
+            ways.append("s = s * r")
+        self.say(self.choose(ways))
 
     def per_head(self) -> None:
         shape = [1 if d == "b" else self.size(d) for d in self.dims[:-2]]

@@ -159,6 +159,26 @@ def test_kept_in_bfloat16(function, kept):
     assert kept() == [ONE_NUMBER, [(3, 3)]]
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(48, 16)
+        self.outer = torch.nn.Linear(16, 48)
+
+    def forward(self, x):
+        return x + self.outer(merged_heads(self.inner(x).repeat(1, 1, 3)))
+
+
+def test_equal_layers_are_compiled_once(kept):
+    model = torch.nn.Sequential(*(Layer() for _ in range(5)))
+    for layer in model:
+        layer.compile(backend="attn_opt")
+    counts = Counts()
+    model(torch.randn(2, 9, 48)).sum().backward()
+    assert counts.compiled == 4  # a forward, and three derivatives
+    assert kept() == [ONE_NUMBER, [(3, 3)]]
+
+
 def test_kept_of_open_sizes(kept):
     function = compiled(grouped, dynamic=True)
     for queries, keys in ((5, 7), (9, 12), (3, 4)):
