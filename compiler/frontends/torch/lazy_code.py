@@ -10,5 +10,5 @@ except ImportError:  # a version of torch without it
 
 
 def code_when_run() -> contextlib.AbstractContextManager[None]:
-    """Within the block, a graph's code is written where it is first run."""
+    """Within the block, a graph's code is written where it is first run. (What dynamo reads needs it at once.)"""
     return contextlib.nullcontext() if _use_lazy_graph_module is None else _use_lazy_graph_module(True)

@@ -95,9 +95,9 @@ def open_dims(value: Any) -> frozenset[int]:
 def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic_shapes: Any) -> ExportedProgram:
     """The program of torch.export, which runs the code or, where that fails, as where torch.vmap moves a dimension of
     its results, lets dynamo read it; what the first one raises if both fail."""
-    with torch.no_grad(), unread_masks(), code_when_run():
+    with torch.no_grad(), unread_masks():
         try:
-            with levels_kept():
+            with levels_kept(), code_when_run():
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception:
             with contextlib.suppress(Exception), levels_kept():
