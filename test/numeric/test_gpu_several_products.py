@@ -39,4 +39,6 @@ def test_against_float64(sizes, name, kind, arch, poisoned):
 def test_weights_and_functions_of_probabilities(sizes, name, kind, arch, poisoned):
     text, inputs, expected = of_probabilities(kind, name, SIZES[sizes])
     found = np.asarray(compile(text, target="nvidia", arch=arch)(*inputs), np.float64)
-    assert relative_error(found, expected) < TOLERANCE[kind]
+    # Of exp(s·r)², with s·r up to 52, the last places of s and r, which three products of tf32 leave, count 100 times.
+    slack = 5 if (name, kind) == ("squared", "f32") else 1
+    assert relative_error(found, expected) < slack * TOLERANCE[kind]
