@@ -31,6 +31,7 @@ from .autocast import without_autocast
 from .decompositions import scaled_dot_product_attention
 from .einsums import products
 from .lazy_code import code_when_run
+from .searches import embedding_bag
 
 aten = torch.ops.aten
 # Written out as they are traced: run_decompositions leaves composite ops alone that have kernels of their own.
@@ -90,8 +91,17 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _RECURRENT = (aten.gru.input, aten.lstm.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 # As torch itself has it, if this version does, which of GPUs' tensors would make one op of cuDNN.
 STEP_BY_STEP = {op: steps for op in _RECURRENT if (steps := op.py_kernels.get(_COMPOSITE)) is not None}
+
+
+def _bags(weight: torch.Tensor, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, *others: Any) -> Any:
+    """aten._embedding_bag, but for one whose gradients alone are scaled, by how often a row is read."""
+    return NotImplemented if scale_grad_by_freq else embedding_bag(weight, indices, offsets, False, *others)
+
+
 _WRITTEN: dict[Any, Any] = {
     **STEP_BY_STEP,
+    **get_decompositions([aten.grid_sampler_2d]),  # a sum of pixels, read by index; what is read so has a derivative
+    **dict.fromkeys((aten._embedding_bag.default, aten._embedding_bag_forward_only.default), _bags),
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, aten.matmul.default), _matmul),
     aten.copy.default: _copied,
     aten.einsum.default: products,

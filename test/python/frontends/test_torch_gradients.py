@@ -86,6 +86,31 @@ def test_gradients(name):
     assert_like_float64(function, args, fast=compile(function, args))
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_gradients_of_what_is_read_between_pixels(mode, padding):
+    def function(x, places):
+        y = F.grid_sample(x, places, mode, padding, align_corners=False).flatten(2).mT
+        return by_hand(y, y, y)
+
+    torch.manual_seed(0)
+    args = [torch.randn(2, 8, 5, 6).requires_grad_(), (torch.rand(2, 4, 3, 2) * 2.4 - 1.2).requires_grad_()]
+    assert_like_float64(function, args, fast=compile(function, args), atol=5e-6)
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_gradients_of_bags(mode, padding):
+    def function(rows, numbers, starts):
+        y = F.embedding_bag(numbers, rows, starts, mode=mode, padding_idx=padding) * 0.25
+        return by_hand(y, y, y)
+
+    torch.manual_seed(0)
+    starts = torch.tensor([0, 4, 4, 11, 25])
+    args = [torch.randn(20, 16).requires_grad_(), torch.randint(0, 20, (30,)), starts]
+    assert_like_float64(function, args, fast=compile(function, args), atol=5e-6)
+
+
 def test_gradients_of_what_is_rounded():
     """They are computed of what is rounded, not of what it is rounded to."""
     args = needy(*PLAIN)
