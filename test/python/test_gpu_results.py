@@ -95,6 +95,30 @@ def test_results_that_are_arguments(gpu, library):
         kernel(q, k, v, out=(tensor(Q, np.float32), tensor((140, 64))))
 
 
+CONSTANTS = """
+func.func @main(%x: tensor<4x8xf32>)
+    -> (tensor<2x3xf32>, tensor<4x8xf32>, tensor<3xi64>, tensor<f32>, tensor<0x3xf32>) {
+  %zeros = arith.constant dense<0.0> : tensor<2x3xf32>
+  %numbers = arith.constant dense<[1, 5, 7]> : tensor<3xi64>
+  %number = arith.constant dense<2.5> : tensor<f32>
+  %none = arith.constant dense<> : tensor<0x3xf32>
+  %e = tensor.empty() : tensor<4x8xf32>
+  %y = linalg.exp ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %zeros, %y, %numbers, %number, %none
+      : tensor<2x3xf32>, tensor<4x8xf32>, tensor<3xi64>, tensor<f32>, tensor<0x3xf32>
+}"""
+
+
+def test_results_that_are_constants(gpu, library):
+    """As the gradients of what has no influence are: kernels write them, for each call anew."""
+    kernel, x = compile(CONSTANTS, target="nvidia", arch="sm_80"), tensor((4, 8), np.float32)
+    found, again = kernel(x), kernel(x)
+    assert [r.shape for r in found] == [(2, 3), (4, 8), (3,), (), (0, 3)]
+    written = {word for launch in gpu.launches for word in launch.parameters}
+    results = [r for r in (*found, *again) if r.size]
+    assert written >= {r.ctypes.data for r in results} and len({r.ctypes.data for r in results}) == len(results)
+
+
 def cached_graph() -> str:
     """As `graph`, with keys and values that are parts of a cache, as long as an argument says."""
     text = graph(dynamic=True).replace("tensor<2x?x64xf16>, %v: tensor<2x?x64xf16>", "KV").replace("%kk: KV", "KV")

@@ -98,9 +98,33 @@ def _bags(weight: torch.Tensor, indices: Any, offsets: Any, scale_grad_by_freq: 
     return NotImplemented if scale_grad_by_freq else embedding_bag(weight, indices, offsets, False, *others)
 
 
+def _bags_as_called(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """aten.embedding_bag, of which no number of a row is None, and one below 0 counts from the end."""
+    row = -1 if padding_idx is None else padding_idx % weight.size(0)
+    others = mode, sparse, per_sample_weights, include_last_offset, row
+    return _bags(weight, indices, offsets, scale_grad_by_freq, *others)
+
+
+def _between_pixels(x: torch.Tensor, places: torch.Tensor, *how: Any) -> Any:
+    """aten.grid_sampler in two dimensions, as a sum of pixels that are read by index."""
+    (by_index,) = get_decompositions([aten.grid_sampler_2d.default]).values()
+    return by_index(x, places, *how) if x.dim() == 4 else NotImplemented
+
+
 _WRITTEN: dict[Any, Any] = {
     **STEP_BY_STEP,
-    **get_decompositions([aten.grid_sampler_2d]),  # a sum of pixels, read by index; what is read so has a derivative
+    **dict.fromkeys((aten.grid_sampler.default, aten.grid_sampler_2d.default), _between_pixels),
+    **dict.fromkeys((aten.embedding_bag.default, aten.embedding_bag.padding_idx), _bags_as_called),
     **dict.fromkeys((aten._embedding_bag.default, aten._embedding_bag_forward_only.default), _bags),
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, aten.matmul.default), _matmul),
     aten.copy.default: _copied,

@@ -111,6 +111,27 @@ def test_gradients_of_bags(mode, padding):
     assert_like_float64(function, args, fast=compile(function, args), atol=5e-6)
 
 
+@pytest.mark.parametrize("of", ["pixels", "bags"])
+def test_gradients_of_one_of_two_results(of):
+    """Which a derivative gives that computes all anew, of the function as it is written."""
+
+    def function(x, places):
+        y = F.grid_sample(x, places, align_corners=True).flatten(2).mT if of == "pixels" else F.embedding_bag(places, x)
+        return by_hand(y, y, y), y.sum(-1)
+
+    torch.manual_seed(0)
+    x, places = torch.randn(2, 8, 5, 6), torch.rand(2, 4, 3, 2) * 2 - 1
+    if of == "bags":
+        x, places = torch.randn(20, 16), torch.randint(0, 20, (5, 4))
+    found, wanted = [], []
+    for kind, gradients in ((torch.float32, found), (torch.float64, wanted)):
+        x = x.detach().to(kind).requires_grad_()
+        args = x, places.to(kind) if of == "pixels" else places
+        first, _ = compile(function, args)(*args) if gradients is found else function(*args)
+        gradients += torch.autograd.grad(first.square().sum(), x)
+    torch.testing.assert_close(found[0].double(), wanted[0], rtol=5e-6, atol=5e-5)
+
+
 def test_gradients_of_what_is_rounded():
     """They are computed of what is rounded, not of what it is rounded to."""
     args = needy(*PLAIN)

@@ -111,6 +111,7 @@ class OutlineElements(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
+            _copy_constants(function)
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             donated = donated_arguments(function) if len(function.regions[0].blocks) else []
@@ -121,6 +122,20 @@ class OutlineElements(Pass):
                 erase_dead(function.regions[0].blocks[0])
             if donated:
                 tell_of_vain_ones(function, donated)
+
+
+def _copy_constants(function: ir.Operation) -> None:
+    """Results that are constants become copies of these: no memory of a GPU holds them until kernels have written
+    it."""
+    for end in ops_in(function, "func.return"):
+        for number, value in enumerate(end.operands):
+            if is_constant_tensor(value) and 0 not in value.type.shape:
+                identity = build.projection(value.type.rank, range(value.type.rank))
+                with ir.InsertionPoint(end), end.location:
+                    empty = build.empty(value.type.shape, value.type.element_type)
+                    iterators = [build.PARALLEL] * value.type.rank
+                    (copy,) = build.generic([value], [empty], [identity] * 2, iterators, lambda x, _: x)
+                end.operands[number] = copy
 
 
 def _is_left(op: ir.Operation) -> bool:
