@@ -27,7 +27,7 @@ from .attention import (
 from .cpu.one_nest import pays_to_turn
 from .cpu.tile_sizes import PAIRWISE_TILE, choose_tile_sizes
 from .extents import lift_sizes, read_sizes
-from .graph import ancestor_in, last_of, makers_of, ops_on_way
+from .graph import PLACE, ancestor_in, makers_of, ops_on_way
 from .nvidia.architecture import MULTIPROCESSORS, architecture
 from .pairwise import Pairwise, find_pairwise, pairwise_at
 from .parallel_nest import parallel_nest
@@ -263,7 +263,7 @@ def producers_outside(found: Attention | Pairwise) -> list[ir.Operation]:
     outside: list[ir.Operation] = []
     pending = {root}
     while pending:
-        op = last_of(pending)  # all its users are known by then
+        op = max(pending, key=PLACE)  # all its users are known by then
         pending.remove(op)
         if op not in own and is_outside(op):
             outside.append(op)

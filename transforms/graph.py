@@ -138,7 +138,7 @@ def ops_on_way(
 def in_order(ops: Collection[ir.Operation], block: ir.Block) -> list[ir.Operation]:
     """Those of `ops` that stand in `block`, in program order: that of a set is another one in each process."""
     standing = [op.operation for op in ops if _stands_in(op, block)]
-    return sorted(standing, key=functools.cmp_to_key(_compared))
+    return sorted(standing, key=PLACE)
 
 
 def _compared(one: ir.Operation, other: ir.Operation) -> int:
@@ -146,14 +146,7 @@ def _compared(one: ir.Operation, other: ir.Operation) -> int:
     return -1 if one.is_before_in_block(other) else int(one != other)
 
 
-def last_of(ops: Iterable[ir.Operation]) -> ir.Operation:
-    """Of one op at least, all of one block, the last one in program order."""
-    return functools.reduce(lambda last, op: op if last.is_before_in_block(op) else last, ops)
-
-
-def first_of(ops: Iterable[ir.Operation]) -> ir.Operation:
-    """Of one op at least, all of one block, the first one in program order."""
-    return functools.reduce(lambda first, op: op if op.is_before_in_block(first) else first, ops)
+PLACE = functools.cmp_to_key(_compared)  # by which ops of one block are in program order
 
 
 def is_pure(op: ir.Operation) -> bool:

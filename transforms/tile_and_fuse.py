@@ -31,7 +31,7 @@ from ..dialects.tiling import (
     online_reduction_of,
     tiling_of,
 )
-from .graph import Needed, ancestor_in, can_move_after
+from .graph import PLACE, Needed, ancestor_in, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
@@ -228,17 +228,10 @@ class _Fusion:
 
     def _next_producer(self) -> ir.Operation | None:
         """The last op, in program order, of which tiles are asked and which was not looked at yet."""
-        last: ir.Operation | None = None
-        for request in self.requests:
-            owner = request.value.owner
-            if not isinstance(owner, ir.Operation | ir.OpView):
-                continue
-            op = owner.operation
-            if op.block != self.block or op in self.fused or op in self.stops:
-                continue
-            if last is None or last.is_before_in_block(op):
-                last = op
-        return last
+        owners = (request.value.owner for request in self.requests)
+        ops = [owner.operation for owner in owners if isinstance(owner, ir.Operation | ir.OpView)]
+        left = [op for op in ops if op.block == self.block and op not in self.fused and op not in self.stops]
+        return max(left, key=PLACE, default=None)
 
     def _fuse(self, op: ir.Operation) -> bool:
         """Moves the producer `op` into the loops, or marks it as staying outside; says whether it was moved."""

@@ -168,7 +168,7 @@ def assemble(ptx: str, arch: str) -> Assembled | None:
         source.write_text(ptx)
         command = [ptxas, "-v", "-O3", f"-arch={arch}", str(source), "-o", str(target)]
         done = subprocess.run([*command, THREADED], capture_output=True, text=True)
-        if done.returncode and THREADED.partition("=")[0].strip("-") in done.stderr:  # an older ptxas
+        if done.returncode and "split-compile" in done.stderr:  # an older ptxas
             done = subprocess.run(command, capture_output=True, text=True)
         log = done.stderr + done.stdout
         if done.returncode and "gpu-name" in log:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
+from ..graph import PLACE
 from ..reshapes import drop_units, with_units
 from ..rewriting import defining_op
 
@@ -96,9 +97,7 @@ class Given:
         key = (name, *given)
         if key not in self._made:
             first, *_ = given
-            last = given[0].owner.operation
-            for op in (tensor.owner.operation for tensor in given[1:]):
-                last = op if last.is_before_in_block(op) else last
+            last = max((tensor.owner.operation for tensor in given), key=PLACE)
             rank = first.type.rank
             with ir.InsertionPoint.after(last), last.location:
                 sizes = build.mixed_sizes(first)

@@ -36,6 +36,7 @@ from .searches import embedding_bag
 aten = torch.ops.aten
 # Written out as they are traced: run_decompositions leaves composite ops alone that have kernels of their own.
 WRITTEN_OUT = get_decompositions((aten.silu_backward, aten.mish_backward))
+SAMPLED = get_decompositions((aten.grid_sampler_2d,))
 
 
 @torch.library.custom_op("attn_opt::matmul", mutates_args=())
@@ -117,8 +118,7 @@ def _bags_as_called(
 
 def _between_pixels(x: torch.Tensor, places: torch.Tensor, *how: Any) -> Any:
     """aten.grid_sampler in two dimensions, as a sum of pixels that are read by index."""
-    (by_index,) = get_decompositions([aten.grid_sampler_2d.default]).values()
-    return by_index(x, places, *how) if x.dim() == 4 else NotImplemented
+    return SAMPLED[aten.grid_sampler_2d.default](x, places, *how) if x.dim() == 4 else NotImplemented
 
 
 _WRITTEN: dict[Any, Any] = {

@@ -17,7 +17,7 @@ from ..axes import is_first, source_indices
 from ..elements import byte_width
 from .column_lanes import TOGETHER, ColumnLanes
 from .element_pieces import Pieces
-from .producer_body import extracted
+from .producer_body import extracted, store_piece
 from .row_lanes import RowLanes, SharedSums
 from .scan_lanes import ScanLanes, scan_lanes
 
@@ -28,8 +28,9 @@ class ElementBody:
     """An element of the results for each thread, or a piece of a row (`pieces`); where rows or columns are shared
     (`lanes`, `scan`), for so many threads."""
 
-    def __init__(self, op: ir.Operation, lanes: SharedSums | None, pieces: Pieces | None = None):
-        self.op, self.lanes, self.scan, self.pieces = op, lanes, scan_lanes(op), pieces
+    def __init__(self, op: ir.Operation, lanes: SharedSums | None):
+        self.op, self.lanes, self.scan = op, lanes, scan_lanes(op)
+        self.pieces: Pieces | None = None
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.reduced = [d for d, kind in enumerate(self.kinds) if kind == "reduction"]
@@ -82,10 +83,7 @@ class ElementBody:
             inits = [self._init(i, here) for i in self._sums]
             found.append(self._body(here, inits, {i: piece[number] for i, piece in pieces.items()}))
         for i, values in zip(self._sums, zip(*found, strict=True), strict=True):
-            vector = ir.VectorType.get([by.width], values[0].type)
-            piece = ir.Operation.create("vector.from_elements", [vector], values).result
-            place = [self.outputs[i], *self._indices(self.first_init + i, first)]
-            ir.Operation.create("vector.store", [], [piece, *place])
+            store_piece(values, self.outputs[i], self._indices(self.first_init + i, first))
 
     def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
         for i, value in zip(results, values, strict=True):

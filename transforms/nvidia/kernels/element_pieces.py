@@ -19,7 +19,6 @@ from ....dialects.tiling.structured import all_parallel, dim_position, indexing_
 from ...online.before_loops import SMALL
 from ...splats import filled_with
 from ..axes import DYNAMIC
-from ..elements import byte_width
 from .row_lanes import THREADS, aligned_width
 
 OPEN = 1024  # what an open size is taken to be
@@ -66,4 +65,4 @@ def _is_loaded(value: ir.Value) -> bool:
 
 def _is_number(value: ir.Value) -> bool:
     kind = value.type.element_type
-    return isinstance(kind, (ir.FloatType, ir.IntegerType)) and str(kind) != "i1" and byte_width(kind) > 0
+    return isinstance(kind, (ir.FloatType, ir.IntegerType)) and str(kind) != "i1"

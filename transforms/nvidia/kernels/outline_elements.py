@@ -89,6 +89,7 @@ class OutlineElements(Pass):
 
     So have running sums along rows (`scan_lanes.py`), and sums over columns, of which a block has some
     (`column_lanes.py`). Of more elements than there are threads on a GPU each has several (`element_pieces.py`).
+    Constants that are returned are copied.
 
     Sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So is
     what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that

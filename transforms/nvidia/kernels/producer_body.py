@@ -109,9 +109,7 @@ class ProducerBody:
         outer = [i.at(0) for i in row]
         width = min(len(found), CHUNK // byte_width(kind))
         for start in range(0, len(found), width):
-            vector = ir.VectorType.get([width], kind)
-            piece = ir.Operation.create("vector.from_elements", [vector], found[start : start + width]).result
-            ir.Operation.create("vector.store", [], [piece, memory, *outer, column.at(start)])
+            store_piece(found[start : start + width], memory, [*outer, column.at(start)])
 
     def element(self, value: ir.Value, at: tuple[Lanes, ...]) -> Elements:
         """The elements of a tensor at some indices."""
@@ -347,6 +345,13 @@ _OF_COMPLEX: dict[str, Callable[..., Any]] = {
         arith.addf(arith.mulf(a[0], b[1]), arith.mulf(a[1], b[0])),
     ),
 }
+
+
+def store_piece(values: Sequence[ir.Value], memory: ir.Value, place: Sequence[ir.Value]) -> None:
+    """Writes elements side by side, the first one to that place."""
+    vector = ir.VectorType.get([len(values)], values[0].type)
+    piece = ir.Operation.create("vector.from_elements", [vector], list(values)).result
+    ir.Operation.create("vector.store", [], [piece, memory, *place])
 
 
 def extracted(vector: ir.Value, number: int) -> ir.Value:

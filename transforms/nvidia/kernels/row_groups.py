@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ....dialects.mlir import ir
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ...graph import ancestor_in, first_of, operands_with_captures
+from ...graph import PLACE, ancestor_in, operands_with_captures
 from ...reshapes import RESHAPES, VIEWS, readers, source_dims
 from ...rewriting import defining_op, ops_in, ops_of, through
 from ...slices import slice_offsets
@@ -147,7 +147,7 @@ def _grown(first: ir.Operation) -> RowGroup:
     _add_generic(group, first, loops)
     pending = _readers_behind(group, first)
     while pending:
-        op = first_of(pending)
+        op = min(pending, key=PLACE)
         pending.remove(op)
         known = _known_axes(group, op)
         if not known:

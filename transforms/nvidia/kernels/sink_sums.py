@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
-from ...graph import dependants_before, move_users_after, users_of
+from ...graph import PLACE, dependants_before, move_users_after, users_of
 from ...passes import Pass, option
 from ...reshapes import VIEWS, readers
 from ...rewriting import functions_of, ops_of, terminator, through
@@ -67,5 +66,5 @@ def _wanted_by(op: ir.Operation, sums: Collection[ir.Operation]) -> ir.Operation
         later = [user for result in op.results for user in readers(result, op.block) if user not in sums]
         if not later:
             break
-        op = functools.reduce(lambda a, b: a if a.is_before_in_block(b) else b, later)
+        op = min(later, key=PLACE)
     return op
