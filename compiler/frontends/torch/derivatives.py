@@ -20,7 +20,7 @@ from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, InputSpec
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
@@ -31,6 +31,7 @@ from .autocast import without_autocast
 from .decompositions import scaled_dot_product_attention
 from .einsums import products
 from .lazy_code import code_when_run
+from .programs import program_of
 from .searches import embedding_bag
 
 aten = torch.ops.aten
@@ -150,16 +151,33 @@ class KeptWhole(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class OfProgram(torch.nn.Module):
-    """A function of the flat inputs of `program`, such as `example`, which `functional` made, as a graph. torch.export
-    takes it. With `any_sizes` those sizes stay open that are so in the program; else they are the example's."""
+class OfGraph(torch.nn.Module):
+    """A graph on what a program holds and on the tensors of its flat inputs, as a module, which torch.export takes."""
+
+    graph: torch.fx.GraphModule
+    specs: list[InputSpec]  # of what is held
+
+    def _held(self) -> list[torch.Tensor]:
+        raise NotImplementedError
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.graph(*self._held(), *filter(is_tensor, inputs))
+
+    def exported(self, example: Sequence[Any]) -> ExportedProgram:
+        """What torch.export would make of it, for inputs of the sizes of the example."""
+        return program_of(self.graph, self.specs, self._held(), example)
+
+
+class OfProgram(OfGraph):
+    """A function of the flat inputs of `program`, such as `example`, which `functional` made, as a graph. With
+    `any_sizes` those sizes stay open that are so in the program; else they are the example's."""
 
     def __init__(self, program: ExportedProgram, example: Sequence[Any], any_sizes: bool):
         super().__init__()
         placeholders = program.graph.find_nodes(op="placeholder")
-        specs = program.graph_signature.input_specs[: len(placeholders) - len(example)]
-        self.held = {spec.target: f"held_{i}" for i, spec in enumerate(specs)}  # what the program calls it, and we
-        for spec in specs:
+        self.specs = program.graph_signature.input_specs[: len(placeholders) - len(example)]
+        self.held = {spec.target: f"held_{i}" for i, spec in enumerate(self.specs)}  # what the program calls it, and we
+        for spec in self.specs:
             value = {**program.state_dict, **program.constants}[spec.target]
             if spec.kind == InputKind.BUFFER:  # torch.export takes other tensors for constants
                 self.register_buffer(self.held[spec.target], value)
@@ -184,9 +202,6 @@ class OfProgram(torch.nn.Module):
 
     def _held(self) -> list[torch.Tensor]:
         return [getattr(self, name) for name in self.held.values()]
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.graph(*self._held(), *filter(is_tensor, inputs))
 
 
 class Derivative(OfProgram):
@@ -223,9 +238,16 @@ class Derivative(OfProgram):
             with differentiating():
                 results = interpreter.run(*inputs)
                 ends, theirs = [results[i] for i in self.of], tensors[-len(self.of) :]
-                return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+                return self.differentiated(ends, wanted, theirs)
 
         return traced(gradients, [*filter(is_tensor, values), *self.given])
+
+    def differentiated(
+        self, ends: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        """The gradients of what is `wanted`, in their orders, from `theirs`, those of the `ends`."""
+        found = torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+        return tuple(g.permute(order).contiguous() for g, order in zip(found, self.orders, strict=True))
 
     @property
     def statistics(self) -> dict[int, str]:
@@ -251,10 +273,6 @@ class Derivative(OfProgram):
         for i, tensor in zip(places, tensors, strict=False):
             inputs[i] = tensor.detach().requires_grad_(i in needed)
         return inputs, [inputs[i] for i in needed]
-
-    def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
-        found = super().forward(*inputs)
-        return tuple(g.permute(order).contiguous() for g, order in zip(found, self.orders, strict=True))
 
 
 class Carrying(Derivative):
@@ -316,6 +334,7 @@ __all__ = [
     "Carrying",
     "Derivative",
     "KeptWhole",
+    "OfGraph",
     "OfProgram",
     "differentiating",
     "is_tensor",

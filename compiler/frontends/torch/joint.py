@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from .cut import halves
 from .decompositions import fused_rms_norm, native_layer_norm
-from .derivatives import Derivative, differentiating, is_tensor, like, traced
+from .derivatives import Derivative, OfGraph, differentiating, is_tensor, like, traced
 from .kept import Attention, attention_of, before, opened, seen_as
 
 
@@ -66,7 +66,7 @@ class Joint(Derivative):
             with differentiating():
                 results = _Keeping(module, found, seen).run(*filter(is_tensor, inputs))
                 ends, theirs = [results[i] for i in self.of], tensors[-len(self.of) :]
-                gradients = torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+                gradients = self.differentiated(ends, wanted, theirs)
             return *(results[i] for i in self.returned), *gradients
 
         joint = traced(both, [*filter(is_tensor, values), *given], NORMS)
@@ -93,15 +93,15 @@ class Joint(Derivative):
         return math.prod(self._size(size) for size in tensor.shape) * tensor.element_size()
 
 
-class _Half(torch.nn.Module):
+class _Half(OfGraph):
     """The forward of a `joint` graph, on its inputs."""
 
     def __init__(self, joint: Joint):
         super().__init__()
-        self.joint = joint
+        self.joint, self.graph, self.specs = joint, joint.first, joint.specs
 
-    def forward(self, *inputs: Any) -> Any:
-        return self.joint.first(*self.joint._held(), *filter(is_tensor, inputs))
+    def _held(self) -> list[torch.Tensor]:
+        return self.joint._held()
 
 
 class _Keeping(torch.fx.Interpreter):

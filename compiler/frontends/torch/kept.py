@@ -88,7 +88,7 @@ class DerivativeOfKept(Derivative):
                 env, _ = attention.run([*filter(is_tensor, inputs)])
                 pairs = attention.gradients(env, *tensors[-len(self.given) :])
                 ends, theirs = zip(*((env[end], g) for end, g in pairs if env[end].requires_grad), strict=True)
-                return torch.autograd.grad(ends, wanted, theirs, allow_unused=True, materialize_grads=True)
+                return self.differentiated(ends, wanted, theirs)
 
         return traced(gradients, [*filter(is_tensor, values), *self.given])
 

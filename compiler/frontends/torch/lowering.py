@@ -34,6 +34,7 @@ from . import sinks as torch_sinks
 from . import unsigned as torch_unsigned
 from .casts import forget_asserts
 from .composites import prepared_once
+from .decomposing import decomposed
 from .decompositions import decompositions
 from .lazy_code import code_when_run
 from .transforms import levels_kept, refuse_tangents
@@ -72,7 +73,7 @@ def lower(program: ExportedProgram) -> Lowered:
     refuse_tangents(program.graph_module.graph, WAY_OUT)
     program = without_flex_attention(program)
     with torch_shapes.views_as_reshapes(program.graph_module), torch_einsums.autocast(program.graph), _decomposing():
-        program = program.run_decompositions({**decompositions(), **torch_experts.products()})
+        program = decomposed(program, {**decompositions(), **torch_experts.products()})
     graph = program.graph_module.graph
     torch_complex.split(graph)
     _refuse(graph)
@@ -112,7 +113,7 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     with _decomposing():
         program = without_flex_attention(program)
         with torch_einsums.autocast(program.graph):
-            program = program.run_decompositions({})
+            program = decomposed(program, {})
     forget_asserts(program.graph)
     torch_shapes.let_views_copy(program.graph)
     return program

@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from .dropout import dropped, scaled_dot_product_attention, seeded
+from .programs import with_graph
 from .shapes import let_views_copy
 
 aten = torch.ops.aten
@@ -56,14 +57,12 @@ def with_seeds(program: ExportedProgram) -> tuple[ExportedProgram, int]:
 
 
 def _taking(program: ExportedProgram, graph: torch.fx.Graph, seeds: torch.Tensor) -> ExportedProgram:
-    """The program with this graph, which takes such seeds besides. (torch checks of a program that it makes that its
-    graph calls no functions of ours. They are gone once it is decomposed.)"""
-    made = copy.copy(program)
-    made._graph_module = GraphModule(program.graph_module, graph)
-    made._graph_module.meta.update(program.graph_module.meta)
+    """The program with this graph, which takes such seeds besides. Functions of ours in it are gone once it is
+    decomposed."""
     signature = program.graph_signature
     spec = InputSpec(InputKind.USER_INPUT, TensorArgument(NAME), None)
-    made._graph_signature = dataclasses.replace(signature, input_specs=[*signature.input_specs, spec])
+    signature = dataclasses.replace(signature, input_specs=[*signature.input_specs, spec])
+    made = with_graph(program, GraphModule(program.graph_module, graph), signature)
     if program.example_inputs is not None:
         args, kwargs = program.example_inputs
         made._example_inputs = args, {**kwargs, NAME: seeds}

@@ -30,6 +30,7 @@ from ...traced_kernel import TracedKernel, call_error, is_of_numpy
 from ..lowering import first_line
 from .arguments import SIGNLESS, Arguments
 from .autocast import autocast, autocasting
+from .derivatives import OfGraph
 from .functions import Function
 from .lazy_code import code_when_run
 from .lowering import functional, lower
@@ -73,6 +74,8 @@ def trace(
 def trace_open(module: torch.nn.Module, example: Sequence[Any], dims: Sequence[Collection[int]]) -> "TorchProgram":
     """The program of `module`, which takes any arguments, on inputs such as `example`, whose dimensions `dims` may have
     any size. DiagnosedError if there is no way."""
+    if isinstance(module, OfGraph) and not any(dims):
+        return TorchProgram(module.exported(example))
     shapes: Any = None
     if any(dims):
         shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
