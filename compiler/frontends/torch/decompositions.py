@@ -138,6 +138,16 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
     return torch.where((last >= 0).view(shape), from_source, x)
 
 
+def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+    """aten.index_fill, also the derivative of index_copy, as such a copy. torch's own rule, before version 2.13, writes
+    the result into memory that is laid out as `x`, which no rule may."""
+    if not x.dim():
+        return NotImplemented
+    value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
+    shape = [index.numel() if d == dim % x.dim() else size for d, size in enumerate(x.shape)]
+    return torch.index_copy(x, dim, index, value.expand(shape))
+
+
 def index_put(
     x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
@@ -430,6 +440,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
     table[torch.ops.aten.index.Tensor] = index
     table[torch.ops.aten.index_copy.default] = index_copy
+    table[torch.ops.aten.index_fill.int_Scalar] = table[torch.ops.aten.index_fill.int_Tensor] = index_fill
     table[torch.ops.aten.index_put.default] = index_put
     table[torch.ops.aten.einsum.default] = einsum
     table[torch.ops.aten.expand.default] = torch_shapes.expand

@@ -20,6 +20,8 @@ FORMS = {
     "a number, others between": lambda x, v: torch.ops.aten.index_put(x.view(3, 2, 4), [TWICE, None, TWICE], v[0, 0]),
     "the last one counts": lambda x, v: x.index_put((TWICE,), v),
     "index_copy": lambda x, v: x.index_copy(0, TWICE[:4], v[:4]),
+    "index_fill": lambda x, v: x.mT.index_fill(-1, TWICE[:4], 2.5),
+    "index_fill with a tensor": lambda x, v: x[:, None].movedim(1, 2).index_fill(0, TWICE[1], v[1, 1]),
     "index_add": lambda x, v: x.index_add(0, TWICE[:4], v[:4]),
     "scatter": lambda x, v: x.scatter(0, ONCE, v),
     "scatter along the last": lambda x, v: x.scatter(
