@@ -358,6 +358,21 @@ def test_gradients_through_kernels(function, dtype):
         assert one.dtype == dtype and close(one, other, dtype)
 
 
+def test_gradients_of_norms_behind_exponentials():
+    """Whose derivative computes all anew, the norm, which torch has a kernel of, too."""
+
+    def function(q, k, v):
+        weights = torch.exp(q @ k.mT / 7)
+        return F.rms_norm(weights @ v / weights.sum(-1, keepdim=True), (48,))
+
+    args = [x.requires_grad_() for x in tensors(*[(2, 4, 130, 48)] * 3, dtype=torch.float32)]
+    exact = [x.detach().double().requires_grad_() for x in args]
+    (given,) = tensors((2, 4, 130, 48), dtype=torch.float32)
+    found = torch.autograd.grad(compile(function, args, target="nvidia")(*args), args, given)
+    right = torch.autograd.grad(function(*exact), exact, given.double())
+    assert all(close(one, other, torch.float32) for one, other in zip(found, right, strict=True))
+
+
 class Projected(torch.nn.Module):
     def __init__(self):
         super().__init__()

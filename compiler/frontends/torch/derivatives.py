@@ -28,15 +28,18 @@ from ...diagnostics import user_error
 from ..lowering import first_line
 from . import experts
 from .autocast import without_autocast
-from .decompositions import scaled_dot_product_attention
+from .decompositions import fused_rms_norm, scaled_dot_product_attention
 from .einsums import products
 from .lazy_code import code_when_run
 from .programs import program_of
 from .searches import embedding_bag
 
 aten = torch.ops.aten
-# Written out as they are traced: run_decompositions leaves composite ops alone that have kernels of their own.
-WRITTEN_OUT = get_decompositions((aten.silu_backward, aten.mish_backward))
+# Written out as they are traced: composite ops that have kernels of their own, if only on GPUs, are left alone later.
+WRITTEN_OUT = {
+    **get_decompositions((aten.silu_backward, aten.mish_backward)),
+    aten._fused_rms_norm.default: fused_rms_norm,
+}
 SAMPLED = get_decompositions((aten.grid_sampler_2d,))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from .cut import halves
-from .decompositions import fused_rms_norm, native_layer_norm
+from .decompositions import native_layer_norm
 from .derivatives import Derivative, OfGraph, differentiating, is_tensor, like, traced
 from .kept import Attention, attention_of, before, opened, seen_as
 
@@ -31,10 +31,7 @@ def _of_rows_of_fakes(numbers: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 OF_ROWS = torch.ops.attn_opt.of_rows.default
-NORMS: dict[Any, Callable] = {  # of which sums alone are kept
-    torch.ops.aten.native_layer_norm.default: native_layer_norm,
-    torch.ops.aten._fused_rms_norm.default: fused_rms_norm,
-}
+NORMS: dict[Any, Callable] = {torch.ops.aten.native_layer_norm.default: native_layer_norm}  # of which sums are kept
 
 
 class Joint(Derivative):
