@@ -6,6 +6,7 @@ which is all there is to do where nothing is written to.
 """
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ try:
     from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp as _split
 except ImportError:  # a version of torch without them
     _split = None  # type: ignore[assignment]
+else:
+    _WITHOUT_ARGUMENTS: Any = ((), {})[: len(inspect.signature(has_effects).parameters) - 1]  # which 2.10 asks for
 
 Rules = Mapping[Any, Callable]
 
@@ -117,4 +120,4 @@ def _is_special(node: Node) -> bool:
     target = node.target
     if node.op == "get_attr" or isinstance(target, torch._ops.HigherOrderOperator):
         return True
-    return isinstance(target, torch._ops.OpOverload) and has_effects(target)
+    return isinstance(target, torch._ops.OpOverload) and has_effects(target, *_WITHOUT_ARGUMENTS)
