@@ -258,7 +258,10 @@ class Derivative(OfProgram):
         return dict(enumerate(self.kinds, self.inputs + 1))
 
     def examples(self) -> list[torch.Tensor]:
-        """Tensors for what is `given`, of the sizes of the example."""
+        """Tensors such as what is `given`, of the sizes of the example; with memory where sizes are open, as
+        torch.export asks for it."""
+        if not self.sizes:
+            return self.given
         return [
             torch.zeros([self._size(s) for s in fake.shape], dtype=fake.dtype, device=fake.device)
             for fake in self.given

@@ -11,6 +11,7 @@ from attn_opt.compiler.frontends.torch.decompositions import decompositions  # n
 from attn_opt.compiler.frontends.torch.functions import Function  # noqa: E402
 from attn_opt.compiler.frontends.torch.joint import Joint  # noqa: E402
 from attn_opt.compiler.frontends.torch.tracing import TorchProgram, trace  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensor  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -122,18 +123,19 @@ def test_of_open_sizes():
 
 
 def test_programs_of_derivatives():
-    """In linalg they are what torch.export's are, arguments that are no tensors and what is held among theirs."""
+    """In linalg they are what torch.export's are, arguments that are no tensors and what is held among theirs. What is
+    kept takes no memory to trace with."""
     example, layer = (torch.rand(2, 5, 16), 3), Layer()
     program = trace(layer, example)
     with torch.no_grad():
         needed, orders = (0, "into.weight"), [(0, 1, 2), (1, 0)]
         joint = Joint(program.functional, example, needed, orders, False, [0], returned=[0])
         again = derivatives.Derivative(program.functional, example, needed, orders, False, [0])
-        for module, args in (
-            (joint.forward_half, example),
-            *((derivative, (*example, *derivative.examples())) for derivative in (joint, again)),
-        ):
-            made, expected = TorchProgram(module.exported(args)), TorchProgram(torch.export.export(module, args))
+        for module, given in ((joint.forward_half, []), (joint, joint.examples()), (again, again.examples())):
+            assert all(isinstance(value, FakeTensor) for value in given)
+            zeros = [torch.zeros(value.shape, dtype=value.dtype) for value in given]
+            made = TorchProgram(module.exported((*example, *given)))
+            expected = TorchProgram(torch.export.export(module, (*example, *zeros)))
             assert str(made.module) == str(expected.module)
             assert made.returned == expected.returned
             for one, other in zip(made.lowered.arguments, expected.lowered.arguments, strict=True):
