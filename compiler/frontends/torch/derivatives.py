@@ -167,8 +167,11 @@ class OfGraph(torch.nn.Module):
         return self.graph(*self._held(), *filter(is_tensor, inputs))
 
     def exported(self, example: Sequence[Any]) -> ExportedProgram:
-        """What torch.export would make of it, for inputs of the sizes of the example."""
-        return program_of(self.graph, self.specs, self._held(), example)
+        """What torch.export would make of it, for inputs of the sizes of the example; a user's error if it cannot."""
+        try:
+            return program_of(self.graph, self.specs, self._held(), example)
+        except Exception as error:
+            raise user_error(f"torch takes no such derivative for a program: {first_line(error)}") from error
 
 
 class OfProgram(OfGraph):

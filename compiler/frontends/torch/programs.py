@@ -31,7 +31,8 @@ def program_of(
     module: GraphModule, specs: Sequence[InputSpec], held: Sequence[torch.Tensor], example: Sequence[Any]
 ) -> ExportedProgram:
     """The program of a graph that writes to no input, and takes what is `held`, of which `specs` tell, and then the
-    tensors of the `example`. The program takes all that is in the example; what is no tensor there is a constant."""
+    tensors of the `example`. The program takes all that is in the example; what is no tensor there is a constant, and
+    so are tensors that the graph has as its own."""
     graph = torch.fx.Graph()
     copied: dict[Node, Node] = {}
     placeholders = iter(module.graph.find_nodes(op="placeholder"))
@@ -39,6 +40,15 @@ def program_of(
     for spec in specs:
         node = _copied(graph, next(placeholders), copied)
         inputs.append(dataclasses.replace(spec, arg=TensorArgument(node.name)))
+    constants = {s.target: value for s, value in zip(specs, held, strict=True) if s.kind == InputKind.CONSTANT_TENSOR}
+    for own in module.graph.find_nodes(op="get_attr"):
+        value = getattr(module, own.target)
+        if isinstance(value, torch.Tensor):
+            copied[own] = node = graph.placeholder(own.name)
+            node.meta = dict(own.meta)
+            target = f"own.{own.target}"  # of the program that the graph comes from there may be one of that name
+            constants[target] = value
+            inputs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target))
     for value in example:
         if isinstance(value, torch.Tensor):
             argument: Any = TensorArgument(_copied(graph, next(placeholders), copied).name)
@@ -49,7 +59,6 @@ def program_of(
         inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
     results = graph.graph_copy(module.graph, copied)
     graph.output(results)
-    constants = {s.target: value for s, value in zip(specs, held, strict=True) if s.kind == InputKind.CONSTANT_TENSOR}
     call = ModuleCallSignature(
         inputs=[],
         outputs=[],

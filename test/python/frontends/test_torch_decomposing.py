@@ -140,3 +140,21 @@ def test_programs_of_derivatives():
             assert made.returned == expected.returned
             for one, other in zip(made.lowered.arguments, expected.lowered.arguments, strict=True):
                 assert one is other or one == other
+
+
+class Scaled(derivatives.OfProgram):
+    """What a program takes, times a tensor that its graph has as its own."""
+
+    def written(self, interpreter, values):
+        return derivatives.traced(lambda x: (x * torch.tensor([1.0, 2.0, 3.0]),), values)
+
+
+def test_a_graph_that_has_tensors_of_its_own():
+    x = torch.rand(2, 3)
+    with torch.no_grad():
+        scaled = Scaled(trace(lambda x: x + 1, (x,)).functional, (x,), any_sizes=False)
+        made, expected = TorchProgram(scaled.exported((x,))), TorchProgram(torch.export.export(scaled, (x,)))
+    assert str(made.module) == str(expected.module)
+    for program in (made, expected):
+        constant, number = program.lowered.arguments
+        assert number == 0 and constant.tolist() == [1, 2, 3]
