@@ -7,7 +7,7 @@ which is all there is to do where nothing is written to.
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,14 +33,14 @@ except ImportError:  # a version of torch without them
 else:
     _WITHOUT_ARGUMENTS: Any = ((), {})[: len(inspect.signature(has_effects).parameters) - 1]  # which 2.10 asks for
 
-Rules = Mapping[Any, Callable]
+Rules = dict[Any, Callable]
 
 
 def decomposed(program: ExportedProgram, rules: Rules) -> ExportedProgram:
     """What ``program.run_decompositions(rules)`` gives."""
     module = None if _split is None else _written_down(program, rules)
     if module is None:
-        return program.run_decompositions(dict(rules))
+        return program.run_decompositions(rules)
     return with_graph(program, module, renamed(program.graph_signature, module.graph))
 
 
@@ -57,13 +57,13 @@ def _written_down(program: ExportedProgram, rules: Rules) -> GraphModule | None:
         return None
     run = torch.fx.Interpreter(program.graph_module).run
     try:
-        with _decomposing(mode, rules) as python_rules:
+        with _ruled_by(rules, mode) as others:
             module = None
             if not any(map(_writes, program.graph.nodes)):
-                module = _traced(run, python_rules, values)
+                module = _traced(run, others, values)
             if module is None or any(map(_writes, module.graph.nodes)):  # rules write to what they make, too
                 written: list[FunctionalTensor] = []
-                module = _traced(_functional(run, written), python_rules, values)
+                module = _traced(_functional(run, written), others, values)
                 if written:
                     return None
     except Exception:  # torch's own way succeeds, or tells what it is
@@ -79,19 +79,22 @@ def _written_down(program: ExportedProgram, rules: Rules) -> GraphModule | None:
 
 
 @contextlib.contextmanager
-def _decomposing(mode: FakeTensorMode, rules: Rules) -> Iterator[dict[Any, Callable]]:
+def _ruled_by(rules: Rules, mode: FakeTensorMode) -> Iterator[Rules]:
     """Within it, composite ops stay whole, or are taken apart by their rules; gives those of others."""
-    composite, python_rules = _split(dict(rules))
-    override = torch.export.exported_program._override_composite_implicit_decomp
-    dispatching = enable_python_dispatcher(), torch.no_grad(), preserve_node_meta()
-    with contextlib.ExitStack() as stack:
-        for context in (_ignore_backend_decomps(), mode, override(composite), *dispatching):
-            stack.enter_context(context)
-        yield python_rules
+    composite, others = _split(dict(rules))
+    with (
+        _ignore_backend_decomps(),
+        mode,
+        torch.export.exported_program._override_composite_implicit_decomp(composite),
+        enable_python_dispatcher(),
+        torch.no_grad(),
+        preserve_node_meta(),
+    ):
+        yield others
 
 
 def _traced(run: Callable, rules: Rules, values: Sequence[Any]) -> GraphModule:
-    module = make_fx(run, dict(rules))(*values)
+    module = make_fx(run, rules)(*values)
     module.graph.eliminate_dead_code()
     return module
 

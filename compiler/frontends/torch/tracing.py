@@ -75,11 +75,10 @@ def trace_open(module: torch.nn.Module, example: Sequence[Any], dims: Sequence[C
     """The program of `module`, which takes any arguments, on inputs such as `example`, whose dimensions `dims` may have
     any size. DiagnosedError if there is no way."""
     if isinstance(module, OfGraph) and not any(dims):
-        return TorchProgram(module.exported(example))
-    shapes: Any = None
-    if any(dims):
-        shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),)
-    program = trace(module, tuple(example), dynamic_shapes=shapes)
+        program = TorchProgram(module.exported(example))
+    else:
+        shapes = (tuple(dict.fromkeys(d, Dim.AUTO) or None for d in dims),) if any(dims) else None
+        program = trace(module, tuple(example), dynamic_shapes=shapes)
     if program.seeds:
         raise user_error("a dropout is active that has no seed")
     for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):

@@ -154,8 +154,7 @@ class Framework:
 class Training(Framework):
     """Of results, and gradients by all arguments of floats of their sum, each times a number of its own."""
 
-    # In rows that one key has nearly all of, g·vᵀ − Σ g·o is what is left of large numbers that are rounded apart.
-    slack = 12.0
+    slack = 4.0
 
     def factors(self, shape: Sequence[int], number: int) -> np.ndarray:
         """What the elements of a result are multiplied by."""
