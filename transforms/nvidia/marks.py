@@ -8,7 +8,7 @@ PRODUCERS = "tile.producers"  # warpgroups besides those that have the tiles' ro
 # Of ops.
 COPY = "tile.copy"  # it copies a tensor to rows that are aligned to 16 bytes
 IS_THERE = "is_there"  # of a memref.load: no index is beyond the sizes
-ROUNDED = "tile.rounded"  # its result, the number of that value, is rounded to its type in registers, too
+ROUNDED = "tile.rounded"  # its result, the number of that value at first, is rounded to its type in registers, too
 ASYNC = "tile.async"  # of a matmul: what follows need not wait for it
 AS_STORED = "tile.as_stored"  # of an element-wise op: its elements are computed as they are stored
 LIMIT = "tile.limit"  # of a sum over rows: infinite where a part of it, of a thread's columns, is not below that

@@ -1,4 +1,5 @@
-"""What passes do for a model of many layers grows with these, no faster: counted in calls of functions of Python."""
+"""What passes do for a model of many layers grows with these, no faster: counted in calls of functions of Python. The
+kernels are those of two layers."""
 
 import collections
 import sys
@@ -43,6 +44,25 @@ class Calls(pass_manager.Hook):
         sys.setprofile(None)
 
 
+def training(layers, kind=torch.float32):
+    """The kernels that a model of so many layers trains with."""
+    torch.manual_seed(0)
+    model, x = torch.nn.Sequential(*(Layer() for _ in range(layers))).to(kind), torch.randn(2, 64, 32, dtype=kind)
+    gradients = Gradients(compile(model, (x,), target="nvidia"))
+    needed = tuple(gradients.program.parameters)
+    halves = gradients._cut(needed, (0,), gradients.example, gradients.dims)
+    assert halves is not None and halves.derivative is not None
+    return halves.forward, halves.derivative.kernel
+
+
+def test_layers_share_their_kernels():
+    def kernels(layers):
+        return [kernel.ir("ptx").count(".entry") for kernel in training(layers, torch.bfloat16)]
+
+    # Sums over columns of up to eight norms are one kernel.
+    assert kernels(3) == kernels(2)
+
+
 @pytest.mark.slow
 def test_training_kernels_of_many_layers(monkeypatch):
     run, by_pass = pass_manager.run, collections.Counter()
@@ -54,12 +74,7 @@ def test_training_kernels_of_many_layers(monkeypatch):
 
     def calls(layers):
         by_pass.clear()
-        torch.manual_seed(0)
-        model, x = torch.nn.Sequential(*(Layer() for _ in range(layers))), torch.randn(2, 64, 32)
-        gradients = Gradients(compile(model, (x,), target="nvidia"))
-        needed = tuple(gradients.program.parameters)
-        halves = gradients._cut(needed, (0,), gradients.example, gradients.dims)
-        assert halves is not None and halves.derivative is not None
+        training(layers)
         return collections.Counter(by_pass)
 
     few, more, most = calls(1), calls(3), calls(5)

@@ -28,6 +28,9 @@ class DropRoundings(Pass):
     if no other kernel computes number 1. What is stored stays rounded where the kernel itself reads it, too, and with
     it what it is computed of, if that is read again: a row's log Σ exp(s) with one key is its score, as rounded as the
     other. For each element that a thread has of a matmul's tile, two instructions less.
+
+    Those that stay lose their numbers, which no one asks for any more: kernels of a model's layers differ in nothing
+    else (``share-kernels``).
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -47,8 +50,12 @@ class DropRoundings(Pass):
                     number = ir.IntegerAttr(one.attributes[ROUNDED]).value
                     if len(readers[number]) > 1:
                         stay.add(number)
-            for one in (one for number, ops in made.items() if number not in stay for one in ops):
-                del one.attributes[ROUNDED]
+            for number, ops in made.items():
+                for one in ops:
+                    if number in stay:
+                        one.attributes[ROUNDED] = ir.UnitAttr.get(op.context)
+                    else:
+                        del one.attributes[ROUNDED]
 
 
 def _computed_of(ops: list[ir.Operation]) -> set[ir.Operation]:
