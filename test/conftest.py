@@ -1,6 +1,7 @@
 """Tests keep compiled kernels, and what the tools that they start write, in a folder of their own, one for all
 processes: they see none of the user's, and leave none. Tests of properties draw the same examples in each run, so that
-a change passes or fails by what it changed; `make fuzz` draws others.
+a change passes or fails by what it changed; `make fuzz` draws others. Runs without slow tests draw a part of them (see
+`properties.py`).
 
 Of a test with `@pytest.mark.sampled(n)` one case in n is quick, spread over all of them; the others are slow."""
 
@@ -12,6 +13,7 @@ import shutil
 import signal
 import tempfile
 
+import properties
 import pytest
 from hypothesis import settings
 
@@ -46,6 +48,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # runs, and the next one would follow.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "not slow":
+        properties.draw_a_part()
+
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill the unit interval evenly, and follow no loop of parameters
 

@@ -5,8 +5,9 @@ from attention_graph import Attention
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
+from properties import examples
 from test_fusion import CONTEXT, fuse, schedules
 
 BEFORE = [[], ["fold-diag"], ["canonicalize", "cse", "parallel-loops"], ["fold-diag", "parallel-loops", "canonicalize"]]
@@ -26,7 +27,7 @@ def defer(graph, sizes, order, before):
 
 
 @given(schedules(), st.sampled_from(BEFORE))
-@settings(deadline=None, max_examples=120)
+@examples(120)
 def test_any_schedule(case, before):
     graph, sizes, order = case
     assume(graph.softmax == "softmax" and any(sizes))

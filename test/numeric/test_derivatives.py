@@ -16,9 +16,10 @@ from attn_opt.transforms.siblings import of_sibling, siblings
 from derivative_graphs import LEARNED, Case
 from gpu_modules import run_module
 from harness import crossed, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph
+from properties import examples
 
 WAYS, MASKS, MODIFIED = ["torch", "jax"], ["", "causal", "low", "loaded"], ["", "capped", "dropped"]
 LARGE = {"h": 2, "m": 130, "k": 200, "d": 20, "n": 36}
@@ -77,7 +78,7 @@ def test_all_read_the_same_probabilities(way, masked):
     assert raised.count("math.exp2") == 3 and raised.count("math.log2") == 1 and "math.exp " not in raised
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     way=st.sampled_from(WAYS),
     masked=st.sampled_from(MASKS),
@@ -92,7 +93,7 @@ def test_any_sizes(way, masked, modified, sizes, heads):
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     way=st.sampled_from(WAYS),
     masked=st.sampled_from(MASKS),

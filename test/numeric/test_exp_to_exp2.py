@@ -6,8 +6,9 @@ from attention_graph import Attention
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_fusion import CONTEXT, fuse, schedules
 
 SCALED = "%y = arith.mulf %x, %half : f64"
@@ -28,7 +29,7 @@ def convert(text: str, inputs, sizes=(), order=(), passes=()):
 
 
 @given(schedules(), st.sampled_from([(), ("defer-division",), ("canonicalize", "cse", "parallel-loops")]))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_schedule(case, passes):
     """The maximum, where it is returned, is in units of 1 as before."""
     graph, sizes, order = case

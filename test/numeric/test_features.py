@@ -8,8 +8,9 @@ from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import ELEMENTS, FLOAT8, Attention
 from attn_opt.compiler.runtime import signature
 from harness import crossed, fused
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 
 TOLERANCES = {"f16": 4e-3, "bf16": 3e-2, "f32": 2e-5, "f64": 1e-12, "f8E4M3FN": 1e-1, "f8E5M2": 2e-1}
 SPANS = {"q": (-2, 2), "k": (-2, 2), "v": (-1, 1), "qkv": (-2, 2), "bias": (-2, 2)}
@@ -90,7 +91,7 @@ def check(graph, views, seed):
 
 
 def drawing(count):
-    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+    return examples(count, suppress_health_check=list(HealthCheck))
 
 
 MORE = {"views": st.tuples(*[VIEWS] * 5), "seed": st.integers(0, 99)}

@@ -7,8 +7,9 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
 from harness import crossed, kernel, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_fusion import CONTEXT, fuse
 from test_split_masked_tiles import count_tiles
 
@@ -45,7 +46,7 @@ WINDOWS = st.tuples(
     st.sampled_from([1.0, 16.0, 64.0]),
     st.sampled_from([[], BEFORE[:5], BEFORE]),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_window(queries, keys, window, tiles, size, before):
     """Also where live scores are lower than what masks are made of, and where rows have no key at all."""
     graph = Attention(queries=queries, keys=keys, head_size=2, window=window, element="f64")

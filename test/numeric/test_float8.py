@@ -11,8 +11,9 @@ from attn_opt.compiler.graphs import FLOAT8, Attention
 from attn_opt.dialects.float8 import FORMATS
 from attn_opt.transforms import host
 from harness import fused, kernel, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 WIDE = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 PAIRS = [(name, wide) for name in FORMATS for wide in WIDE if wide == "f32" or name == "f8E4M3FN"]
@@ -105,7 +106,7 @@ def test_rounding(name, wide):
     assert_same(elementwise(wide, wide, body)(x, expected), expected, x)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.sampled_from(sorted(FORMATS)), st.lists(st.floats(width=32), min_size=1, max_size=40))
 def test_any_numbers(name, numbers):
     x = np.array(numbers, np.float32)

@@ -8,8 +8,9 @@ from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
 from attn_opt.transforms.passes import listening
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 EXTENT, MAYBE_NONE = st.integers(1, 9), st.integers(0, 9)
 
@@ -61,7 +62,7 @@ def schedules(draw):
 
 
 @given(schedules())
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_fused_equals_unfused(case):
     graph, sizes, order = case
     if not any(sizes):

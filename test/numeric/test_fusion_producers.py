@@ -7,8 +7,9 @@ from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.fuse_attention import FuseAttention
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 CORE = """
   %zero = arith.constant 0.0 : f64
@@ -225,7 +226,7 @@ def check(text: str, inputs: list[np.ndarray], sizes, order, tolerance: float) -
     sizes=st.tuples(*(st.integers(0, 4) for _ in range(5))).filter(any),
     order=st.permutations(range(5)),
 )
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_producers_fused(name, shape, sizes, order):
     text, inputs = build(name, *shape)
     check(text, inputs, sizes, order, 1e-11)
@@ -267,7 +268,7 @@ func.func @f(%x: tensor<{m}x{n}xf64>, %w: tensor<{n}x{d}xf64>) -> (tensor<{m}x{d
     sizes=st.tuples(*(st.integers(0, 5) for _ in range(2))).filter(any),
     order=st.permutations(range(2)),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_root_with_two_results(shape, sizes, order):
     """A root that writes a matrix and reduces it to a vector; its producer is returned as well."""
     m, n, d = shape

@@ -10,8 +10,9 @@ from attn_opt.dialects.mlir import ir
 from attn_opt.transforms.rewriting import ops_in
 from gpu_modules import Launches, run_module
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32}
 # Of each element x, which is `wide`, a number y of its row, and what there is.
@@ -64,7 +65,7 @@ def of_block(text):
         return ir.IntegerAttr(kernel.attributes["tile.threads"]).value, width
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     sizes=st.tuples(st.integers(1, 12), st.integers(1, 260)),
     columns=st.sampled_from([1, 2, 7, 8, 12, 16, 40, 64, 96, 129]),

@@ -7,8 +7,9 @@ from attn_opt.compiler import compile
 from gpu import needs_gpu
 from gpu import poisoned as poisoned
 from gpu_modules import Launches, run_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_gpu_matmuls import DTYPES, check
 
 
@@ -113,7 +114,7 @@ def test_products_of_matrices(case, arch):
     assert "mma" in compile(text, target="nvidia", arch=arch).ir("ptx")
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(
     batch=st.integers(1, 3),
     channels=st.integers(1, 20),

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from gpu_modules import Launches, run_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_gpu_scatters import by_hand, scatter, scatters
 
 H, S, D = 3, 40, 16
@@ -128,7 +129,7 @@ def donated_scatter(*drawn) -> str:
     return scatter(*drawn).replace("xf32>, %at", f"xf32>{WRITABLE}, %at", 1)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(scatters(), st.sampled_from(["sm_90a", "sm_80"]), st.integers(0, 1000))
 def test_places_from_data(drawn, arch, seed):
     """One after the other, at places that may be the same, and need not fit; in place where windows cannot overlap by a

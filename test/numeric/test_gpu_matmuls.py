@@ -11,8 +11,9 @@ from crossed import pairwise
 from gpu import needs_gpu
 from gpu import poisoned as poisoned
 from gpu_modules import Launches, run_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
 TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 1e-5}
@@ -95,7 +96,7 @@ def check(found, exact, element):
     right=st.sampled_from(["kn", "nk"]),
     is_open=st.booleans(),
 )
-@settings(deadline=None, max_examples=3)
+@examples(3)
 def test_tiles_of_any_matmul(arch, element, b, sizes, left, right, is_open):
     text = graph(element, b, *sizes, left, right, is_open)
     inputs, exact = arguments(element, b, *sizes, left, right)

@@ -4,8 +4,9 @@ import pytest
 from attn_opt.transforms.nvidia.schedule import panels
 from attn_opt.transforms.rewriting import ops_in
 from gpu_modules import lowered, run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_gpu_matmuls import arguments, check, graph
 
 NEXT = "specialize-warps"  # the pass before which kernels are run
@@ -19,7 +20,7 @@ NEXT = "specialize-warps"  # the pass before which kernels are run
     is_open=st.booleans(),
     multiprocessors=st.integers(2, 6),
 )
-@settings(deadline=None, max_examples=12)
+@examples(12)
 def test_each_tile_is_computed(b, m, n, left, is_open, multiprocessors):
     m += -m % 8 if left == "km" else 0
     inputs, exact = arguments("f16", b, m, n, 64, left, "nk")

@@ -9,9 +9,10 @@ from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
 from derivative_graphs import Case
 from harness import CONTEXT, crossed, relative_error, run_passes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import TOLERANCE, Graph
+from properties import examples
 from warp_roles import run_module
 
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
@@ -197,7 +198,7 @@ def test_warpgroups_look_at_the_keys_of_their_rows_alone(window):
         assert sum(block.views[warpgroup] for block in blocks) == tiles + 2 * keys  # queries; keys and values
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     st.tuples(st.integers(-300, 60), st.integers(0, 300)),
     st.sampled_from(TILES),

@@ -9,8 +9,9 @@ from attn_opt.transforms.rewriting import ops_in
 from crossed import pairwise
 from gpu_modules import Launches, run_module
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from threads import Memory, Threads
 
 TOLERANCE = {"f32": 1e-5, "f16": 4e-3, "f64": 1e-12}
@@ -215,7 +216,7 @@ def test_longer_rows_than_threads_keep(columns, threads, element, monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rows=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     columns=st.one_of(st.integers(2, 300), st.sampled_from([512, 1000, 4096])),

@@ -8,8 +8,9 @@ import pytest
 from attn_opt.compiler import compile
 from attn_opt.transforms.nvidia.kernels import element_pieces, scatters_to_linalg
 from gpu_modules import Launches, lowered, run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 COMBINE = {None: lambda old, new: new, "addf": np.add, "maximumf": np.maximum, "subf": np.subtract}
 
@@ -108,7 +109,7 @@ def scatters(draw):
     return shape, window, batches, draw(st.integers(1, 9)), draw(st.sampled_from(list(COMBINE)))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(scatters(), st.sampled_from(["sm_90a", "sm_80"]), *[st.booleans()] * 2, st.integers(0, 1000))
 def test_any(drawn, arch, searched, by_pieces, seed):
     """`searched`: for the last write of each place, if it may be, or for the first one and the next ones; `by_pieces`:

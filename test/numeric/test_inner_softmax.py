@@ -5,9 +5,10 @@ import pytest
 from attn_opt.compiler import compile
 from gpu_modules import run_module
 from harness import crossed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import SIZES, Graph, check, check_on_gpu, softmax
+from properties import examples
 
 # What makes weights %r of probabilities %in0, and the same in numpy.
 FUNCTIONS = {
@@ -91,7 +92,7 @@ def test_functions(function, causal, renormalised):
     assert ("skips dead tiles" in compile(text, threads=1).explain()) == causal
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     function=st.sampled_from(["squares", "roots"]),  # others differ by more than they are where p is about 0.002
     causal=st.booleans(),

@@ -8,8 +8,9 @@ from attn_opt.compiler import compile
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 ROUNDING = {"f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
@@ -76,7 +77,7 @@ def check(element: str, b: int, m: int, k: int, n: int) -> None:
 
 @pytest.mark.parametrize("element", DTYPES)
 @given(sizes=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70), st.integers(1, 70)))
-@settings(deadline=None, max_examples=8)
+@examples(8)
 def test_products_with_a_repeated_matrix(element, sizes):
     check(element, *sizes)
 
@@ -126,7 +127,7 @@ def convolution(name: str, element: str, is_open: bool, step: int, apart: int, *
     steps=st.tuples(st.integers(1, 3), st.integers(1, 2)),
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 18), st.integers(1, 70)),
 )
-@settings(deadline=None, max_examples=6)
+@examples(6)
 def test_convolutions(name, element, is_open, steps, sizes):
     text, shapes = convolution(name, element, is_open, *steps, **dict(zip("bcfmn", sizes, strict=True)))
     rng = np.random.default_rng(5)

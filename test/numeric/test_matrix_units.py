@@ -12,8 +12,9 @@ from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.transforms import host
 from attn_opt.transforms.cpu import tile_sizes
 from harness import crossed, fused, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 # Rounding of P and of the output, at the largest of all elements.
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2}
@@ -88,7 +89,7 @@ def test_infinities(unit, element, layout):
     assert relative_error(found[~infinite], exact[~infinite]) < TOLERANCE[element]
 
 
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(
     way=st.sampled_from(WAYS),
     queries=st.integers(1, 130),

@@ -5,9 +5,10 @@ import pytest
 from attn_opt.compiler import compile
 from gpu_modules import run_module
 from harness import crossed, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph, softmax
+from properties import examples
 
 # What is read: the scores, the probabilities, or a function of these; and over what it is summed.
 READ = ["scores", "probabilities", "squares"]
@@ -50,7 +51,7 @@ def test_on_a_cpu(read, over, kind):
     assert (fused.count("linalg_ext.softmax"), fused.count("__pairwise__")) == (1, 1)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     read=st.sampled_from(READ),
     over=st.sampled_from(OVER),

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from gpu_modules import run_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 
 def case(given_shape, shape, seed=0):
@@ -40,7 +41,7 @@ def test_put(shapes, arch):
     np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=3), st.integers(1, 7), st.integers(0, 100))
 def test_shapes(shape, count, seed):
     text, inputs, expected = case((min(count, int(np.prod(shape))),), tuple(shape), seed)

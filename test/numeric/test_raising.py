@@ -10,8 +10,9 @@ from attn_opt.transforms.fuse_attention import FuseAttention
 from attn_opt.transforms.passes import listening
 from attn_opt.transforms.raise_attention import RaiseAttention
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from written_out import Written
 
 
@@ -69,7 +70,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_raised_equals_written_out(graph):
     check(graph)
 

@@ -12,8 +12,9 @@ from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.raise_attention import RaiseAttention
 from gpu_modules import lowered, run
 from harness import CONTEXT
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from properties import examples
 from random_graphs import RandomGraph
 
 # Evaluated in float64, where constants are rounded to the graph's types (log2(e) is), and as compiled.
@@ -61,7 +62,7 @@ def check_compiled(graph: RandomGraph) -> None:
     check(found if isinstance(found, tuple | list) else [found], graph, tolerance)
 
 
-TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+TOO_SLOW = {"suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 SIZES = st.lists(st.sampled_from([0, 1, 2, 3, 4, 8]), min_size=3, max_size=6).filter(any)
 # Chosen by rule, or sizes of loops, of which the root may have fewer or more, and their order.
 SCHEDULES = st.just(([], [])) | SIZES.flatmap(
@@ -70,28 +71,28 @@ SCHEDULES = st.just(([], [])) | SIZES.flatmap(
 
 
 @given(graphs(), SCHEDULES)
-@settings(max_examples=30, **TOO_SLOW)
+@examples(30, **TOO_SLOW)
 def test_fused(graph, schedule):
     check_fused(graph, *schedule)
 
 
 @pytest.mark.slow
 @given(graphs(), SCHEDULES)
-@settings(max_examples=600, **TOO_SLOW)
+@examples(600, **TOO_SLOW)
 def test_many_fused(graph, schedule):
     check_fused(graph, *schedule)
 
 
 @pytest.mark.slow
 @given(graphs())
-@settings(max_examples=60, **TOO_SLOW)
+@examples(60, **TOO_SLOW)
 def test_compiled(graph):
     check_compiled(graph)
 
 
 @pytest.mark.slow
 @given(graphs(), st.sampled_from(["sm_80", "sm_90a"]))
-@settings(max_examples=60, **TOO_SLOW)
+@examples(60, **TOO_SLOW)
 def test_compiled_for_gpus(graph, arch):
     """Run without a GPU at the level of tiles, attention that no kernel can be made of, too."""
     kernel = compile(graph.text, target="nvidia", arch=arch)

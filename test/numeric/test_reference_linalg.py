@@ -9,8 +9,9 @@ from attn_opt.dialects.reference import evaluate
 from attn_opt.dialects.reference.contraction import counting
 from attn_opt.dialects.reference.interface import EvaluationError
 from harness import CONTEXT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 
 def run(source, *arguments, **options):
@@ -74,7 +75,7 @@ def test_named_contractions(op, a, b, c, subscripts):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_contractions_of_any_indexing(data):
     """Two factors with any loops in any order, any of them reduced, against einsum."""
     loops = data.draw(st.integers(1, 5), "loops")
@@ -293,7 +294,7 @@ def softmax_source(name, shape, axis):
 @pytest.mark.parametrize("name", ["softmax", "unnorm_softmax"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @given(shape=st.tuples(*[st.integers(1, 5)] * 3), seed=st.integers(0, 100))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_online_softmax(name, axis, shape, seed):
     """The formulas of the op, from statistics of an earlier step."""
     rows = tuple(s for d, s in enumerate(shape) if d != axis)

@@ -7,8 +7,9 @@ from attn_opt.compiler import compile
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference import evaluate
 from harness import CONTEXT, kernel, run_passes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 TOLERANCE = {"f32": 1e-5, "bf16": 2e-2}
@@ -194,7 +195,7 @@ def check(found, exact, element):
     element=st.sampled_from(["f32", "bf16"]),
     tile=st.sampled_from([(4, 1), (16, 5), (64, 32), (1000, 128)]),
 )
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_rows_by_tiles(graph, sizes, axis, keeps, is_open, element, tile):
     g = Graph(sizes, axis % len(sizes), keeps, "f32" if graph is softmax else element, is_open)
     text = graph(g)
@@ -263,7 +264,7 @@ func.func @main(%x: tensor<{m}x{n}xf32>, %w: tensor<{n}x{n}xf32>) -> tensor<{m}x
 
 
 @given(m=st.integers(2, 30), n=st.integers(1, 30))
-@settings(deadline=None, max_examples=8)
+@examples(8)
 def test_what_depends_on_rows_through_a_product_comes_after_it(m, n):
     text = BETWEEN.format(m=m, n=n)
     rng = np.random.default_rng(m)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from harness import relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph, check, check_on_gpu, narrowed, softmax
+from properties import examples
 
 NUMBERS = {"%half": 0.5, "%two": 2.0}
 # Of scores %in0 and %in1 in MLIR, and of s and r in numpy.
@@ -61,7 +62,7 @@ def test_all_products_are_in_the_loops(name, kind):
     assert "tensor<3x37x131x" not in fused  # no scores of all queries and keys
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     sizes=st.fixed_dictionaries({dim: st.integers(1, 70) for dim in "mk"} | {dim: st.integers(1, 24) for dim in "den"}),
     tiles=st.tuples(st.integers(0, 20), st.integers(0, 40)),

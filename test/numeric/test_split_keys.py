@@ -12,8 +12,9 @@ from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import evaluate
 from attn_opt.transforms.open_queries import FEW_BLOCKS
 from attn_opt.transforms.rewriting import ops_in
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from test_fusion import CONTEXT, fuse
 from test_log_sum_exp import expected, with_log_sum_exp
 
@@ -24,7 +25,7 @@ def online(parts: int, workers: int = 1) -> list[str]:
     return [*passes, "defer-division", "exp-to-exp2", split, "split-masked-tiles"]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(1, 9), st.integers(1, 23), st.integers(2, 7), st.integers(1, 5), st.integers(1, 5), st.booleans())
 def test_evaluated(m, k, parts, rows, keys, dynamic):
     """Masked rows, parts without tiles, tiles that are cut; the log-sum-exp goes on being right."""
@@ -40,7 +41,7 @@ def test_evaluated(m, k, parts, rows, keys, dynamic):
     np.testing.assert_allclose(found[1], lse, rtol=1e-11, err_msg=text)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(2, 20), st.integers(1, 5), st.integers(1, 3))
 def test_evaluated_with_parts_by_sizes(m, k, workers, rows, keys):
     """The number of parts comes from the sizes of the call; which tiles a mask makes dead is found for each part."""

@@ -10,8 +10,9 @@ from attn_opt.dialects.assembly import parse_module, print_module
 from attn_opt.dialects.linalg_ext import softmax
 from attn_opt.dialects.reference import evaluate
 from harness import kernel, relative_error
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from properties import examples
 from test_fusion import CONTEXT, fuse
 
 BEFORE = [[], ["defer-division"], ["fold-diag", "canonicalize", "cse", "parallel-loops", "canonicalize"]]
@@ -133,7 +134,7 @@ def masked_graphs(draw):
 
 
 @given(masked_graphs(), st.sampled_from(BEFORE))
-@settings(deadline=None, max_examples=120)
+@examples(120)
 def test_any_mask(case, before):
     graph, text, tiles, order = case
     printed = check(text, graph.inputs(), tiles, order, before)

@@ -5,9 +5,10 @@ import pytest
 from attn_opt.compiler import compile
 from gpu_modules import run_module
 from harness import crossed, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from probability_graphs import SIZES, TOLERANCE, Graph, check_on_gpu
+from properties import examples
 
 FEW = "%few = arith.constant -1.5 : f32"
 # What makes weights %r of scores %in0, and the same in numpy.
@@ -153,7 +154,7 @@ def test_divided_afterwards(kind):
     check("squared relu", "weights", kind, SIZES, total="after")
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     function=st.sampled_from([*FUNCTIONS, "decay"]),
     mask=st.sampled_from(["", "weights", "window", "factor"]),

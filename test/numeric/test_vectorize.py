@@ -7,8 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from harness import kernel, relative_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 DTYPES = {
     "f32": np.float32,
@@ -99,7 +100,7 @@ def contractions(draw):
     return sizes, (a, b, c), iterators
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     contractions(),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),
@@ -151,7 +152,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.sampled_from(list(REDUCTIONS)),
     st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 31, 65]), min_size=1, max_size=3),
@@ -187,7 +188,7 @@ def test_reduction(op, sizes, which, dynamic, data):
         assert relative_error(found, expected) < 20 * TOLERANCE[kind], text
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 5, 16, 17, 40]), min_size=1, max_size=3),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),

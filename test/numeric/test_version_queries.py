@@ -10,8 +10,9 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.rewriting import ops_in
 from harness import CONTEXT, relative_error
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from properties import examples
 
 TOLERANCE = {"f32": 3e-6, "f64": 1e-13, "bf16": 1.5e-2, "f16": 2e-3, "f8E4M3FN": 6e-2}
 BASE = Attention(heads=4, heads_kv=2, head_size=40, dynamic=True)
@@ -40,7 +41,7 @@ def kernel(name: str):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRAPHS)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(batch=st.integers(1, 2), queries=st.integers(1, 52), keys=st.integers(1, 700))
 @example(batch=1, queries=1, keys=1)
 @example(batch=1, queries=1, keys=513)

@@ -3,8 +3,9 @@
 import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 # Between tokens: at least one of these, so that words stay apart.
 blanks = st.sampled_from([" ", "  ", "\t", "\n", "\r\n ", ' // a comment: { " linalg_ext.diag\n', "\n// }>)\n  "])
@@ -152,7 +153,7 @@ def context():
         yield context
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(text=modules())
 def test_round_trip(context, text):
     module = parse_module(text, "random.mlir")
@@ -167,7 +168,7 @@ def test_round_trip(context, text):
     assert print_module(from_generic) == printed
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(text=modules(), data=st.data())
 def test_ops_are_located_where_their_names_stand(context, text, data):
     module = parse_module(text, "random.mlir")
@@ -179,7 +180,7 @@ def test_ops_are_located_where_their_names_stand(context, text, data):
             assert line[location.start_col - 1 :].decode().startswith(op.operation.name.removeprefix("func."))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(text=modules(), data=st.data())
 def test_damaged_text_is_refused_or_read_but_never_crashes(context, text, data):
     from attn_opt.dialects.assembly import AssemblyError

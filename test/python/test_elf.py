@@ -9,8 +9,9 @@ import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.runtime import cpu, elf
 from attn_opt.compiler.runtime.signature import Dimensions, Signature, Slot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 LIBRARIES = cpu.symbol_sources()
 
@@ -44,7 +45,7 @@ def test_no_object_file(data):
         elf.load(data, [ctypes.CDLL(None)])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_damage_is_an_error_or_harmless_until_run(image, data):
     at = data.draw(st.integers(0, len(image) - 1))

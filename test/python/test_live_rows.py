@@ -10,8 +10,9 @@ from attn_opt.dialects.mlir import arith, ir
 from attn_opt.transforms.raising.expressions import Expressions
 from attn_opt.transforms.raising.indices import Index, Var
 from attn_opt.transforms.raising.live_rows import with_infinite_masks
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 PREDICATES = {
     "eq": operator.eq,
@@ -151,7 +152,7 @@ def test_what_may_hold_a_mask_itself():
     assert with_infinite_masks(s.make, x, s.maximum, frozenset([s.product])) is x
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     queries=st.integers(1, 6),
     keys=st.integers(1, 6),
