@@ -1,6 +1,7 @@
 """What `pip install` takes along, that the folders import each other one way, that files which are named are there."""
 
 import ast
+import functools
 import pathlib
 import re
 import tomllib
@@ -21,14 +22,24 @@ def test_every_package_is_installed():
         assert (ROOT / folder / "__init__.py").exists()
 
 
+def statements(node):
+    """All that is in a module, a class or a function but expressions, of which there are far more."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
+@functools.cache
 def imports(source):
     """The modules that a file imports relatively, as paths, and the lines where it does."""
-    package = source.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(source.read_text())):
+    package, found = source.relative_to(ROOT).parent.parts, []
+    for node in statements(ast.parse(source.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level > 0:
             base = [*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])]
             for name in node.names:
-                yield [*base, name.name], node.lineno
+                found.append(([*base, name.name], node.lineno))
+    return found
 
 
 def test_imports_point_down():
