@@ -3,7 +3,8 @@ processes: they see none of the user's, and leave none. Tests of properties draw
 a change passes or fails by what it changed; `make fuzz` draws others. Runs without slow tests draw a part of them (see
 `properties.py`).
 
-Of a test with `@pytest.mark.sampled(n)` one case in n is quick, spread over all of them; the others are slow."""
+Of a test with `@pytest.mark.sampled(n)` one case in n is quick, spread over all of them; the others are slow. With
+`@pytest.mark.sampled(n, first)` case `first` is among them, for which a cheap one is chosen; else case 0 is."""
 
 import collections
 import contextlib
@@ -65,6 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         share = item.get_closest_marker("sampled")
         if share is not None and item.get_closest_marker("slow") is None:
             test = item.nodeid.partition("[")[0]
-            if count[test] * GOLDEN % 1 >= 1 / share.args[0]:
+            n, first = (*share.args, 0)[:2]
+            if (count[test] - first) * GOLDEN % 1 >= 1 / n:
                 item.add_marker("slow")
             count[test] += 1

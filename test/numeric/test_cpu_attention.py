@@ -70,7 +70,7 @@ def test_instruction_sets(kind, vector_bytes, parallel):
     assert relative_error(run(Q, K, V), reference(Q, K.T, V)) < TOLERANCE[kind]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", list(DTYPES))
 @pytest.mark.parametrize("op", ["softmax", "unnorm_softmax"])
 @pytest.mark.parametrize("dimension", [0, 1, 2])

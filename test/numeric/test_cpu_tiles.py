@@ -19,7 +19,7 @@ def expected(q, k, v, scale=1.0, bias=0.0, causal=False):
     return p / p.sum(-1, keepdims=True) @ v
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", list(DTYPES))
 @pytest.mark.parametrize(
     ("sizes", "modify"), crossed([(64, 128, 32, 48), (131, 99, 40, 17), (17, 70, 300, 5)], ["none", "causal"])
@@ -33,7 +33,7 @@ def test_shapes(kind, modify, sizes):
     assert relative_error(found, expected(*inputs, scale, causal=modify == "causal")) < TOLERANCE[kind]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_vectors(kind, vector_bytes):
@@ -43,6 +43,7 @@ def test_vectors(kind, vector_bytes):
     assert relative_error(found, expected(*inputs, 0.5, causal=True)) < TOLERANCE[kind]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_dynamic(kind):
     """One kernel for all sizes: whole tiles, cut ones, and fewer queries than lanes."""

@@ -57,7 +57,7 @@ def error(graph: Attention, run, inputs: list) -> float:
     return relative_error(graph.canonical_output(np.asarray(found, np.float64)), output)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16", "f64"]))
 def test_shapes(shape, element):
     graph = Attention(**{"queries": 1, **shape}, element=element)
@@ -95,7 +95,7 @@ FEW_REGISTERS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("shape", "element", "vector_bytes"), crossed(FEW_REGISTERS, ["f32", "bf16", "f16", "f64"], [32, 16])
 )
@@ -105,6 +105,7 @@ def test_rows_of_distant_places(shape, element, vector_bytes):
     assert error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("normal")) < TOLERANCE[element]
 
 
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize("vector_bytes", [0, 32])
 def test_long_sums(vector_bytes):
     """Sums over blocks of rows are added to what was there: one chain over 65536 keys would lose 1.3e-6."""
@@ -112,7 +113,7 @@ def test_long_sums(vector_bytes):
     assert error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("uniform")) < 8e-7
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("element", ["bf16", "f8E4M3FN"])
 @pytest.mark.parametrize("heads", [1, 3, 4])
 def test_odd_numbers_of_keys(element, heads):

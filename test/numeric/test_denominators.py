@@ -268,13 +268,14 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, list[np.ndarray]
     return graph, text, formula(*(x if x.dtype == bool else x.astype(np.float64) for x in inputs)), inputs
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name, kind", crossed(list(CASES), ["f32", "bf16"]))
 def test_denominators(name, kind):
     graph, text, expected, inputs = made(name, kind)
     check(graph, text, expected, 1, inputs)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["shifted", "masked", "other maximum"])
 def test_split_keys(name):
     graph, text, expected, inputs = made(name, "f32")
@@ -289,6 +290,7 @@ def test_left(name):
     assert "linalg_ext" not in compile(text, threads=1).ir("raised")
 
 
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
     "name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32"), ("gated", "bf16"), ("far", "f32")]
@@ -298,6 +300,7 @@ def test_on_gpus(name, kind, arch):
     check_on_gpu(text, expected, inputs, kind, arch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["shifted", "weighted", "gated", "other maximum"])
 def test_code_for_gpus(name):
     _, text, _, _ = made(name, "bf16")
@@ -305,6 +308,7 @@ def test_code_for_gpus(name):
     assert "linalg_ext.softmax" in kernel.ir("fused") and "wgmma" in kernel.ir("ptx")
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("low, high", [(0, 1), (2, 0), (1, 3)])
 def test_padded(low, high):
     """A softmax of scores that are padded, of which the values meet those of the keys."""

@@ -55,14 +55,14 @@ def check_on_a_gpu(case: Case, arch: str) -> None:
     check_all(run_module(text, given, arch=arch), case, inputs)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
 def test_on_a_cpu(way, masked, modified, kind):
     check(Case(LARGE, kind, way, masked, modified))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("masked, skipping", [("causal", 4), ("low", 3)])
 def test_dead_tiles_are_skipped(masked, skipping, way):
@@ -71,6 +71,7 @@ def test_dead_tiles_are_skipped(masked, skipping, way):
     assert compile(text, threads=1).explain().count("skips dead tiles") == skipping
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way, masked", crossed(WAYS, ["", "low"]))
 def test_all_read_the_same_probabilities(way, masked):
     """Of one number for each row, the logarithm of its sum of exponentials, however they are written."""
@@ -78,6 +79,7 @@ def test_all_read_the_same_probabilities(way, masked):
     assert raised.count("math.exp2") == 3 and raised.count("math.log2") == 1 and "math.exp " not in raised
 
 
+@pytest.mark.slow
 @examples(10)
 @given(
     way=st.sampled_from(WAYS),
@@ -93,6 +95,7 @@ def test_any_sizes(way, masked, modified, sizes, heads):
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
 
 
+@pytest.mark.slow
 @examples(10)
 @given(
     way=st.sampled_from(WAYS),
@@ -113,6 +116,7 @@ def test_one_nest_of_any_sizes(way, masked, modified, sizes, heads, threads):
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind, unit, together", [("bf16", "amx-bf16", 0), ("bf16", "dot", 1), ("f32", "amx-bf16", 1)])
 def test_one_nest_by_instructions(kind, unit, together, monkeypatch):
     """Tiles of a matrix unit have a layout of their own, in which one nest saves nothing."""
@@ -125,12 +129,14 @@ def test_one_nest_by_instructions(kind, unit, together, monkeypatch):
     check_all(kernel(*inputs), case, inputs)
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("way, masked, modified", crossed(WAYS, MASKS, MODIFIED))
 def test_on_a_gpu(way, masked, modified, arch):
     check_on_a_gpu(Case(SIZES, "bf16", way, masked, modified), arch)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("way", "masked", "modified"), [("torch", "", ""), ("jax", "causal", "dropped"), ("torch", "loaded", "capped")]
 )
@@ -139,7 +145,7 @@ def test_keys_and_values_have_one_loop_nest_on_gpus(way, masked, modified):
     assert compile(text, target="nvidia").explain().count("fuse-siblings: ") == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("sizes", "kind", "masked", "modified", "expected"),
     [
@@ -164,12 +170,14 @@ def test_tiles_of_siblings_on_hopper(sizes, kind, masked, modified, expected):
         assert of_sibling(order, first, second) == order
 
 
+@pytest.mark.slow
 def test_wide_heads_have_loop_nests_of_their_own_on_gpus():
     text, _ = Case({"h": 2, "m": 256, "k": 256, "d": 256, "n": 256}, "bf16").graph()
     assert "fuse-siblings" not in compile(text, target="nvidia").explain()
     assert "fuse-siblings" in compile(text).explain()
 
 
+@pytest.mark.slow
 def test_operands_of_wide_heads_fit_beside_masks_from_memory():
     sizes = {"h": 32, "m": 1023, "k": 333, "d": 256, "n": 256}
     with warnings.catch_warnings():
@@ -177,6 +185,7 @@ def test_operands_of_wide_heads_fit_beside_masks_from_memory():
         compile(Case(sizes, "bf16", "jax", "causal", "dropped").graph()[0], target="nvidia")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])
 def test_two_values_with_one_softmax(target):
     """On a CPU in one loop nest; on GPUs there are no registers for two sums beside an online softmax."""
@@ -195,7 +204,7 @@ def test_two_values_with_one_softmax(target):
         assert relative_error(one, weights / weights.sum(-1, keepdims=True) @ values) < TOLERANCE["f32"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("learned", "scores"), crossed(list(LEARNED), [*MASKS, " capped", "causal capped"]))
 def test_by_what_is_learned(learned, scores):
     masked, _, modified = scores.partition(" ")
@@ -210,7 +219,7 @@ def test_by_what_is_learned(learned, scores):
     check_all(kernel(*inputs), case, inputs)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("learned", "way", "masked"), crossed(list(LEARNED), WAYS, MASKS))
 def test_by_what_is_learned_on_a_gpu(learned, way, masked):
     check_on_a_gpu(Case(SIZES, "bf16", way, masked, "", learned), "sm_80" if way == "jax" else "sm_90a")

@@ -129,7 +129,7 @@ REPRESENTATIVE = [
 
 
 # Other tests have vectors as the host has them.
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("kind", "vector_bytes"), crossed(REPRESENTATIVE, [16, 32]))
 def test_instruction_sets(kind, vector_bytes):
     base = Attention(batch=2, heads=4, queries=71, keys=83, head_size=24, value_size=17)
@@ -140,6 +140,7 @@ def test_instruction_sets(kind, vector_bytes):
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("window", "element"), crossed([(None, None), (None, 0), (-200, 3)], ["bf16", "f16"]))
 def test_whole_and_cut_tiles_of_one_kernel(window, element):
     """A kernel for any number of keys has code for whole tiles, and for the last one: one key, two, all but one."""

@@ -70,6 +70,7 @@ def test_tiles_are_skipped_if_scores_are_far_above(low_scores, monkeypatch):
     assert count > 9 if low_scores else count == 9
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("low", "window"),
     crossed([LEAST["f32"], 0.7 * LEAST["f32"], -1e9, -1e4], [(None, 0), (None, -1), (-20, 0), (30, None)]),

@@ -177,7 +177,7 @@ KINDS = {
 TOLERANCE = {"f8E4M3FN": 2**-4, "f8E5M2": 2**-3}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12, 5)
 @pytest.mark.parametrize(
     ("element", "kind"), [("f8E4M3FN", kind) for kind in KINDS] + [("f8E5M2", "odd"), ("f8E5M2", "decoding")]
 )
@@ -202,6 +202,7 @@ def test_narrower_vectors(vector_bytes):
     assert relative_error(found, PLAIN.reference(inputs)[0]) < TOLERANCE["f8E4M3FN"]
 
 
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize("element", FLOAT8)
 def test_the_output_is_rounded_once(element):
     graph = dataclasses.replace(PLAIN, element=element, scale_o=16.0)
@@ -239,6 +240,7 @@ def test_special_inputs():
     assert np.isnan(found[0, 0, :, 3]).all() and np.isfinite(np.delete(found[0, 0], 3, 1)).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scale", ["", "arith.mulf %0, %s : f32"], ids=["cast", "scaled"])
 def test_a_cache_of_8_bits(scale):
     """Keys and values of 8 bits, perhaps with a scale, queries of bf16: read as they stand, by one kernel."""

@@ -109,6 +109,7 @@ def cached(length: str, d: int = 64) -> str:
     return text.replace(head, arguments).replace("{\n", f"{{\n{read}{slices}", 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", ["index", "tensor<i32>"])
 def test_length_of_a_cache_is_a_kernels_parameter(length):
     kernel = compile(cached(length), target="nvidia", arch="sm_80")

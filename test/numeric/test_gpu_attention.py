@@ -222,6 +222,7 @@ def test_staged_operands_of_many_warpgroups(name, warpgroups, poisoned):
         np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
 @pytest.mark.parametrize(("head_size", "values_transposed"), crossed([32, 64, 128], [False, True]))
 def test_matmuls_of_8_bits(head_size, values_transposed):

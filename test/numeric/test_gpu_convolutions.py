@@ -104,7 +104,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("case", CASES)
 def test_products_of_matrices(case, arch):

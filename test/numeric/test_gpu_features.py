@@ -199,14 +199,14 @@ def test_documents_against_float64(seed, poisoned):
     check(graph, {**tiles(seed), **options}, factor, seed, inputs)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, 10)
 @pytest.mark.parametrize("seed", range(20))
 def test_all_features_compile(seed):
     graph, options, _ = drawn_widely(seed)
     compile(graph.text(), target="nvidia", **tiles(seed), **options)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20, 10)
 @pytest.mark.parametrize("seed", range(12))
 def test_documents_compile(seed):
     graph, options, _ = drawn_documents(seed)
@@ -275,7 +275,7 @@ def test_large_heads(name, arch, poisoned):
     check(large_head(name, arch), {"arch": arch, "must_fuse": True}, 1.0, 0)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20, 13)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("name", LARGE_HEADS)
 def test_large_heads_are_fused(name, arch):

@@ -148,7 +148,7 @@ SPLIT = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "parts", "arch"), crossed(list(SPLIT), [1, 4], ["sm_80", "sm_90a"]))
 def test_split_keys(name, parts, arch, request):
     graph = SPLIT[name]
@@ -172,7 +172,7 @@ def quick(names: list[str]) -> list:
     return [n if have_gpu() or i % 3 == 0 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(names)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", quick(list(GRAPHS)))
 def test_graphs(name, request):
     graph = GRAPHS[name]

@@ -87,6 +87,7 @@ def check(found, exact, element):
     assert np.abs(np.asarray(found, np.float64) - exact).max() < TOLERANCE[element]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("element", DTYPES)
 @given(
@@ -111,7 +112,7 @@ def test_a_matmul_is_one_kernel_with_what_follows(arch):
     assert Launches.kernels == ["main_0"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("sizes", "layouts", "element", "arch"),
     pairwise(
@@ -494,6 +495,7 @@ def test_layers_of_open_sizes(batch, rows, is_computed):
         assert "tiled by" in compile(text, target="nvidia", arch=arch).explain()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("batch, rows", [("?", "?"), ("?", "20"), ("3", "?")])
 def test_two_small_layers_of_open_sizes(batch, rows):
     """Columns fit one tile, rows need not: each product has tiles; the second one's rows are those of the first one."""

@@ -51,7 +51,7 @@ def test_against_float64(name, arch, element):
         assert graph.keys == 1 or len(Launches.kernels) == 1, "it is computed on the tiles"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("keys", [1, 72, 600])
 @pytest.mark.parametrize("queries", [1, 2])
@@ -146,7 +146,7 @@ OPEN_QUERIES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6, 5)
 @pytest.mark.parametrize("version", ["few_queries", "few_blocks"])
 @pytest.mark.parametrize(("name", "element", "arch"), crossed(list(OPEN_QUERIES), ["f16", "f32"], ["sm_90a", "sm_80"]))
 def test_versions_for_few_queries(name, element, arch, version):

@@ -65,12 +65,13 @@ CASES = {
 TILES = [(256, 64), (192, 64), (128, 32), (128, 128)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("case", "tiles", "keep_maximum"), crossed(list(CASES), TILES, [True, False]))
 def test_against_float64(case, tiles, keep_maximum):
     check(Attention(**SIZES | CASES[case]), tiles, keep_maximum=keep_maximum)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep_maximum", [True, False])
 @pytest.mark.parametrize("window", [(None, None), (None, 0)])
 def test_masks_of_the_least_number(window, keep_maximum):
@@ -84,7 +85,7 @@ def test_masks_of_the_least_number(window, keep_maximum):
     assert np.linalg.norm(found - expected) <= 1e-2 * np.linalg.norm(expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("keep_maximum", [True, False])
 @pytest.mark.parametrize("window", [(None, None), (None, 0)])
 def test_tiles_are_taken_where_masks_are_data(window, keep_maximum):
@@ -121,6 +122,7 @@ def test_heads_that_share_keys(name, keep_maximum):
     assert all(len(block.roles) > block.warpgroups for block in blocks), "the copy engine brings queries, too"
 
 
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("keep_maximum", [True, False])
 @pytest.mark.parametrize("element", ["i1", "bf16"])
 def test_weights_of_probabilities(element, keep_maximum):
@@ -210,7 +212,7 @@ def test_windows_of_any_size(window, tiles, sizes):
     check(Attention(**SIZES | {"window": window, "queries": sizes[0], "keys": sizes[1]}), tiles)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("masked", "modified"), crossed(["", "causal", "low", "shared"], ["", "capped", "dropped"]))
 @pytest.mark.parametrize("d", [64, 96])
 def test_derivatives(masked, modified, d):

@@ -81,7 +81,7 @@ func.func @main(%q: {qkv}, %k: {qkv}, %v: {qkv}, %f: {rows}) -> ({qkv}, {rows}) 
 }}"""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(
     ("queries", "scanned", "arch"),
     pairwise(

@@ -139,7 +139,7 @@ def text(functions) -> str:
     return graph.text().replace("%y = arith.mulf %x, %half : f32", "\n".join(body))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize(("group", "arch"), crossed(list(GROUPS), ["sm_90a", "sm_80"]))
 def test_against_float64(group, arch):
     functions = list(GROUPS[group].values())
@@ -168,6 +168,7 @@ def test_against_float64(group, arch):
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [pytest.param("sm_90a", marks=pytest.mark.slow), "sm_80"])
 def test_every_op_on_every_type_compiles(arch):
     """LLVM ends the process where it has no code for an op."""

@@ -143,7 +143,7 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
     assert np.all(shared.written <= 1), "each byte is written once"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("at_once", [False, True], ids=["kept", "at once"])
 @pytest.mark.parametrize(("height", "columns"), [(64, 64), (128, 128), (192, 64), (64, 208)])
 @pytest.mark.parametrize("element", BYTES)

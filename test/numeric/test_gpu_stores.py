@@ -29,7 +29,7 @@ module attributes {{gpu.container_module}} {{
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7, 115)
 @pytest.mark.parametrize("queries", [64, 192])
 @pytest.mark.parametrize("rows", [0, 1, 57, 100])
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def check(case, values, keep_maximum):
     assert np.linalg.norm(found - expected) <= limit * np.linalg.norm(expected)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("case", "values", "keep_maximum"), crossed(list(CASES), list(INPUTS), [True, False]))
 def test_against_float64(case, values, keep_maximum):
     check(case, values, keep_maximum)

@@ -63,7 +63,7 @@ def compared(graph, found, inputs):
         yield np.abs(result[finite] - right[finite]).max() / np.abs(right[finite]).max()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, 5)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_compiled(kind):
     graph = dataclasses.replace(BASE, **kind)

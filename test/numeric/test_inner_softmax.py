@@ -84,7 +84,7 @@ def test_large_numbers_among_scores_of_narrow_products():
     check_on_gpu(text, expected, inputs, "bf16", "sm_80")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function, causal, renormalised", crossed(list(FUNCTIONS), [False, True], [False, True]))
 def test_functions(function, causal, renormalised):
     graph, text, expected, inputs = case(function, "f32", SIZES | {"m": 131}, causal, renormalised)
@@ -107,7 +107,7 @@ def test_shapes(function, causal, kind, sizes, keys, heads, parts):
     check(graph, text, expected, 1, inputs, split_keys=parts)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("function, kind, renormalised", [("clipped", "bf16", False), ("squares", "f32", True)])
 def test_on_gpus(function, kind, renormalised, arch):
@@ -154,7 +154,7 @@ def test_rows_that_are_masked_as_a_whole():
     check(graph, text, (1 - p) ** 2 @ v, 1, [q, k, v, live])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, 5)
 @pytest.mark.parametrize("arch", ["", "sm_90a", "sm_80"])
 @pytest.mark.parametrize("low", [-3.0e38, -1.0e4])
 def test_rows_that_are_masked_by_a_number(low, arch):

@@ -75,6 +75,7 @@ def check(element: str, b: int, m: int, k: int, n: int) -> None:
     assert error < ROUNDING[element]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("element", DTYPES)
 @given(sizes=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70), st.integers(1, 70)))
 @examples(8)
@@ -82,7 +83,7 @@ def test_products_with_a_repeated_matrix(element, sizes):
     check(element, *sizes)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, 5)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize("sizes", [(1, 65, 4096, 2100), (9, 8, 1535, 1030)], ids=["even", "odd"])
 def test_a_matrix_larger_than_a_stack(element, sizes):
@@ -120,6 +121,7 @@ def convolution(name: str, element: str, is_open: bool, step: int, apart: int, *
     return text, counts
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @given(
     element=st.sampled_from(["f32", "bf16"]),

@@ -57,7 +57,7 @@ def check(graph: Attention, kernel, inputs: list[np.ndarray]) -> None:
     assert np.abs(found - expected).max() < {"f32": 2e-6, "f64": 1e-13, "bf16": 2e-2}[graph.element]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("form", "shape"), list(itertools.product(["mask", "bias"], SHAPES)))
 def test_of_queries_and_keys(form, shape):
     graph = Attention(heads=2, head_size=24, **SHAPES[shape], **{form: "qk"})
@@ -68,7 +68,7 @@ def test_of_queries_and_keys(form, shape):
     check(graph, kernel, inputs_of(graph, mask, value=1.5))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("letters", ["k", "bk", "hqk", "bhqk"])
 @pytest.mark.parametrize("form", ["mask", "bias"])
 def test_broadcast(form, letters):
@@ -81,6 +81,7 @@ def test_broadcast(form, letters):
         check(graph, kernel, inputs_of(graph, live(name, graph.queries, graph.keys)))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("element", ["f64", "bf16"])
 @pytest.mark.parametrize("form", ["mask", "bias"])
 def test_elements(form, element):

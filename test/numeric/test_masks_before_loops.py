@@ -59,7 +59,7 @@ def positions(graph):
     return np.indices((graph.queries, graph.keys))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("how", "letters", "way"), crossed(list(MASKS), ["qk", "bqk"], GPUS))
 def test_selections(how, letters, way):
     """Rows of tiles; tiles, which are to be computed; then attention."""
@@ -115,6 +115,7 @@ def test_numbers_about_as_low(way, small_ones):
     check(graph, inputs, way, launches=3)
 
 
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize("way", [*GPUS, "cpu"])
 def test_low_numbers_beside_another_mask(way, small_ones):
     """A causal one leaves the first queries no keys but such as padding masks: these are theirs."""
@@ -171,7 +172,7 @@ def test_two_that_are_added(way, small_ones):
     check(graph, [*inputs, again], way, 1, expected, text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9, 18)
 @pytest.mark.parametrize("number", LOW)
 @pytest.mark.parametrize("how", MASKS)
 def test_tiles_that_are_left_out(how, number, monkeypatch, small_ones):
@@ -222,7 +223,7 @@ def check_derivatives(case, inputs, way):
         assert relative_error(found, wanted) < 2e-2
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "number", "way"), crossed(["causal", "blocks", "padding", "bias"], list(LOW), [*GPUS, "cpu"])
 )
@@ -231,7 +232,7 @@ def test_derivatives_by_what_is_added(how, number, way, small_ones):
     check_derivatives(case, inputs, way)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [*GPUS, "cpu"])
 @pytest.mark.parametrize("how", ["causal", "random"])
 def test_derivatives_of_selections(how, way):

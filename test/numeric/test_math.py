@@ -77,6 +77,7 @@ def test_error_bound(op, kind):
     assert error[worst] <= bound, f"{op}({x[worst]}) = {found[worst]}, {float(error[worst]):.2f} ulp off"
 
 
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("op", list(LIMITS))
 def test_limits(op, kind):

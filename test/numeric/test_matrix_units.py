@@ -57,7 +57,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("changes", "way"), crossed(CHANGES, WAYS))
 def test_attention(changes, way):
     unit, element = way
@@ -65,7 +65,7 @@ def test_attention(changes, way):
     check(dataclasses.replace(PLAIN, element=element, **changes), unit)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("unit", "element"), WAYS)
 @pytest.mark.parametrize("layout", ["bhsd", "bsdh"])
 def test_infinities(unit, element, layout):
@@ -89,6 +89,7 @@ def test_infinities(unit, element, layout):
     assert relative_error(found[~infinite], exact[~infinite]) < TOLERANCE[element]
 
 
+@pytest.mark.slow
 @examples(8)
 @given(
     way=st.sampled_from(WAYS),
@@ -111,7 +112,7 @@ def test_large_head(unit, element):
     check(dataclasses.replace(PLAIN, element=element, head_size=512), unit)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("way", "layout"), crossed(WAYS, ["bhsd", "bsdh"]))
 def test_dynamic(way, layout):
     """One kernel for all sizes; of bsdh, elements are copied one by one."""
@@ -125,6 +126,7 @@ def test_dynamic(way, layout):
         assert relative_error(run(*inputs), graph.reference(inputs)[0]) < TOLERANCE[element]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unit", ["amx-fp16", "amx-bf16"])
 def test_subnormal_factors(unit):
     """f16 below 6e-5 is subnormal; as f32 and in bf16 it is not."""
@@ -136,6 +138,7 @@ def test_subnormal_factors(unit):
     assert relative_error(found, graph.reference([q, k, v])[0]) < TOLERANCE["f16"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("unit", "element"), WAYS)
 def test_wide_scores(unit, element):
     """Scores of thousands: probabilities are 0 and 1, and nothing overflows."""

@@ -85,14 +85,14 @@ DOCUMENT_CASES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, 2)
 @pytest.mark.parametrize(("case", "way"), crossed(list(DOCUMENT_CASES), list(WAYS)))
 def test_documents(case, way):
     graph = Attention(**SIZES | {"documents": DOCUMENTS} | DOCUMENT_CASES[case])
     check(graph, graph.inputs("normal", 0), way)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize(("how", "way", "window"), crossed(list(NUMBERS), list(WAYS), [(None, None), (None, 0)]))
 def test_numbers_of_documents(how, way, window):
     graph = Attention(**SIZES, documents=DOCUMENTS, window=window)
@@ -133,7 +133,7 @@ PADDING_CASES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize(("case", "way", "how"), crossed(list(PADDING_CASES), list(WAYS), ["middle", "holes"]))
 def test_padding(case, way, how):
     graph = Attention(**SIZES | {"keys": 230, "mask": "bk"} | PADDING_CASES[case])
@@ -150,6 +150,7 @@ def test_where_padding_is(how, way):
 GROUPS = ((50, 40), (0, 5), (70, 100), (1, 1), (60, 30))
 
 
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize(
     ("window", "bottom_right", "way"), crossed([(None, None), (None, 0), (-30, 0)], [False, True], list(WAYS))
 )
@@ -188,7 +189,7 @@ def compared(predicate, kind, numbers, **fields):
 TYPED = ["i1 ne", "i8 ult", "i8 sgt", "i16 sle", "i32 ult", "i64 ne", "i64 sgt", "i64 ult", "index ne", "index sgt"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize(("typed", "way"), crossed(TYPED, list(WAYS)))
 def test_types(typed, way):
     kind, predicate = typed.split()
@@ -198,7 +199,7 @@ def test_types(typed, way):
     check(graph, inputs, way, text, expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize(("predicate", "way"), crossed(list(PREDICATES), list(WAYS)))
 def test_comparisons(predicate, way):
     """Of numbers that fall, then rise."""
@@ -207,7 +208,7 @@ def test_comparisons(predicate, way):
     check(graph, inputs, way, text, expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize("way", WAYS)
 def test_numbers_that_are_far_apart(way):
     """No difference of such fits into 64 bits. In a tile there are several."""
@@ -218,6 +219,7 @@ def test_numbers_that_are_far_apart(way):
         check(graph, inputs, way, text, expected)
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("way", WAYS)
 def test_lengths_that_are_far_from_all_keys(way):
     most = np.iinfo(np.int64)
@@ -234,6 +236,7 @@ POSITION = {
 }
 
 
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize(("of", "way"), crossed(list(POSITION), list(WAYS)))
 def test_positions(of, way):
     numbers = (np.arange(200) * 3 // 2 % 190 - 20)[None].astype(np.int32)
@@ -272,7 +275,7 @@ ROLE_TILES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(
     ("case", "tiles", "keep_maximum", "multiprocessors"),
     crossed(list(ROLE_CASES), list(ROLE_TILES), [True, False], [1, 132]),
@@ -359,7 +362,7 @@ COUNTED = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7, 5)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", COUNTED)
 def test_tiles_of_other_documents_are_left_out(name, dynamic, monkeypatch):
@@ -374,6 +377,7 @@ def test_tiles_of_other_documents_are_left_out(name, dynamic, monkeypatch):
     assert tiles_computed(graph, inputs, monkeypatch, options="{from-data=false}") == 2 * graph.heads * 10 * 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["sorted", "permuted", "repeated"])
 def test_tiles_of_causal_documents(how, monkeypatch):
     """Those of later keys are left out, too; what lies between two tiles of a document, if each may be looked at."""
@@ -389,7 +393,7 @@ def test_tiles_of_causal_documents(how, monkeypatch):
     assert found == graph.heads * (before & behind & causal).sum()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", PADDINGS)
 def test_tiles_of_padding_are_left_out(how, monkeypatch):
     """Without a test of each, those at the ends."""
@@ -465,7 +469,7 @@ def drawn(seed):
     return graph, inputs, ["cpu", *(pick((arch, f"{arch}, parts")) for arch in ("sm_90a", "sm_80"))]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 16))])
 def test_together(seed):
     graph, inputs, ways = drawn(seed)
@@ -484,7 +488,7 @@ BLOCKS = {  # of documents whose tokens are not side by side
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(30, 10)
 @pytest.mark.parametrize("options", ["", "{tests=false lists=true}"])
 @pytest.mark.parametrize("window", [(None, None), (None, 0), (-90, 0), (-30, 20)], ids=str)
 @pytest.mark.parametrize("how", BLOCKS)
@@ -541,14 +545,14 @@ def drawn_holes(seed):
     return graph, inputs, pick(("cpu", "sm_90a", "sm_80"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 24))])
 def test_listed_tiles(seed):
     graph, inputs, way = drawn_holes(seed)
     check(graph, inputs, way)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_is_found_before_the_loops_is_not_said_to_be_slow(target, dynamic):

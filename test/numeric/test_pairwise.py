@@ -45,6 +45,7 @@ def check(read: str, over: str, kind: str, sizes: dict[str, int] = SIZES) -> str
     return kernel.ir("fused")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("read", "over", "kind"), crossed(READ, OVER, ["f32", "bf16"]))
 def test_on_a_cpu(read, over, kind):
     fused = check(read, over, kind)

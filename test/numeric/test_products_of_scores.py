@@ -66,7 +66,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("name", CASES)
 def test_products(name):
     make, formula = CASES[name]

@@ -52,6 +52,7 @@ def several(kind: str, name: str, sizes: dict[str, int] = SIZES):
     return graph, text, inputs, softmax(scores) @ v
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("name", MADE)
 def test_all_products_are_in_the_loops(name, kind):
@@ -74,7 +75,7 @@ def test_any_sizes_and_tiles(sizes, tiles, name):
     assert relative_error(kernel(*inputs), expected) < TOLERANCE["f32"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12, 5)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("name", MADE)
@@ -128,6 +129,7 @@ def of_probabilities(kind: str, name: str, sizes: dict[str, int] = SIZES):
     return text, inputs, formula(0.25 * q @ k.swapaxes(-1, -2), 0.25 * q2 @ k2.swapaxes(-1, -2)) @ v
 
 
+@pytest.mark.sampled(5, 1)
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("name", OF_PROBABILITIES)
 def test_weights_and_functions_of_probabilities(name, kind):
@@ -159,6 +161,7 @@ def test_three_products():
         check_on_gpu(text, expected, inputs, "f32", arch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", [{}, {"target": "nvidia", "arch": "sm_90a"}])
 def test_what_heads_share_is_computed_once(target):
     """Each head would compute it again."""
@@ -177,6 +180,7 @@ def test_what_heads_share_is_computed_once(target):
         assert relative_error(compile(text, threads=1)(*inputs), expected) < TOLERANCE["f32"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "columns", "arch"), [("f32", 512, "sm_90a"), ("bf16", 256, "sm_86")])
 def test_products_that_shared_memory_does_not_hold_are_computed_before(kind, columns, arch):
     sizes = {**SIZES, "m": 256, "k": 256, "d": columns // 2, "e": columns, "n": 64}

@@ -66,6 +66,7 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, list[np.ndarray]
     return graph, text, formula(*(x if x.dtype == bool else x.astype(np.float64) for x in inputs)), inputs
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name, kind", crossed(list(CASES), ["f32", "bf16"]))
 def test_shared_scores(name, kind):
     graph, text, expected, inputs = made(name, kind)

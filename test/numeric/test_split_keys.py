@@ -71,7 +71,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7, 5)
 @pytest.mark.parametrize("parts", [2, 5])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_compiled(kind, parts):

@@ -268,7 +268,7 @@ def graph_scores(graph: Attention) -> str:
     return f"tensor<{''.join(('?' if graph.dynamic else str(s)) + 'x' for s in shape)}{graph.element}>"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MASKS)
 def test_compiled(name):
     """As machine code; odd sizes, several tiles."""

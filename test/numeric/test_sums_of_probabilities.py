@@ -108,7 +108,7 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, int, list[np.nda
     return graph, text, exact, softmaxes, inputs
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name, kind", crossed(list(CASES), ["f32", "bf16"]))
 def test_sums(name, kind):
     graph, text, exact, softmaxes, inputs = made(name, kind)
@@ -128,6 +128,7 @@ def test_on_gpus(name, kind, arch):
     check_on_gpu(text, exact, inputs, kind, arch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["heads", "halves", "plus a row"])
 def test_code_for_gpus(name):
     _, text, _, softmaxes, _ = made(name, "bf16")

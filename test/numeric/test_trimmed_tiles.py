@@ -37,13 +37,13 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("window", "shape"), crossed(WINDOWS, [(256, 256), (190, 333), (333, 190)]))
 def test_windows(window, shape):
     check(Attention(heads=2, queries=shape[0], keys=shape[1], head_size=32, window=window, lse=True))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7, 7)
 @pytest.mark.parametrize(("window", "element"), crossed(WINDOWS, ["bf16", "f16"]))
 def test_narrow_windows(window, element):
     """Keys in pairs, or converted before they are multiplied."""
@@ -62,14 +62,14 @@ FEATURES = [
 WHOLE = {"window": (None, 0), "queries": 320, "keys": 320, "head_size": 64}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("fields", "element"), crossed([*FEATURES, WHOLE], ["bf16", "f16"]))
 def test_narrow_features(fields, element):
     base = {"heads": 2, "queries": 260, "keys": 300, "head_size": 24, "window": (-70, 0), "lse": True}
     check(Attention(element=element, **(base | fields)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fields", [*FEATURES, {"element": "f64"}, {"bias": "hqk"}, {"lengths": (120, 300)}], ids=str)
 def test_features(fields):
     batch = 2 if "lengths" in fields else 1

@@ -128,7 +128,7 @@ def check(function: str, mask: str, kind: str, sizes: dict[str, int], total: str
     return kernel.explain()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function, mask", [*crossed(list(FUNCTIONS), MASKS[:2] + MASKS[3:]), ("decay", "")])
 def test_functions_and_masks(function, mask):
     if mask == "scores" and function in ("gaussian", "signed"):  # of −∞ the one is 0 in other ways, the other −1
@@ -141,7 +141,7 @@ def test_functions_and_masks(function, mask):
         assert "looks at each tile" in explained
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mask", ["", "scores", "loaded"])
 @pytest.mark.parametrize("options", [{}, {"split_keys": 3}, {"tile_sizes": (1, 8, 0, 24)}])
 def test_narrow_divided_and_split(mask, options):
@@ -181,7 +181,7 @@ def test_on_gpus(function, mask, arch):
     check_on_gpu(text, wanted, inputs, "bf16", arch)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5, 5)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("size", [40, 64])
 @pytest.mark.parametrize("name", ["sigmoid", "squared relu", "steps"])
@@ -229,6 +229,7 @@ def test_what_is_left():
         assert "nothing was fused" in kernel.explain()
 
 
+@pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("share", ["of their sum", "of a constant"])
 def test_weights_beyond_the_range_of_f16(share, arch):

@@ -39,7 +39,7 @@ def kernel(name: str):
     return graph, compile(graph.text())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", GRAPHS)
 @examples(12)
 @given(batch=st.integers(1, 2), queries=st.integers(1, 52), keys=st.integers(1, 700))

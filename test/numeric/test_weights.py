@@ -85,7 +85,7 @@ def expected(name: str, inputs: list[np.ndarray], causal: bool) -> np.ndarray:
     return (p * factors.get(name, w)) @ v
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize(
     "name, causal, options",
     [
@@ -97,7 +97,7 @@ def test_weights(name, causal, options):
     check(name, causal, "f32", options, 1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("name", ["of keys", "dropout"])
 def test_narrow(name, kind):

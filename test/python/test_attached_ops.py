@@ -34,7 +34,7 @@ def detached(monkeypatch):
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])
 @pytest.mark.parametrize(
     "kind",

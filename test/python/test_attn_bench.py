@@ -159,7 +159,7 @@ def test_lengths_of_sequences_are_made_up():
     assert graph("-mode=1", "-b=9", "-s=1").groups == ((1, 1),) * 9
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(7, 4)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -175,6 +175,7 @@ def test_cases_run(arguments, capsys):
     assert re.search(r"^attn-opt .* PASS$", capsys.readouterr().out, re.M)
 
 
+@pytest.mark.slow
 def test_what_is_waited_for_and_what_the_kernel_is(capsys):
     assert attn_bench.main([*SMALL, "--latency", "-kname=1", "-v=0"]) == 0
     out = capsys.readouterr().out
@@ -212,6 +213,7 @@ def test_a_case_with_all_that_is_measured(capsys, tmp_path):
     assert 0 < ours["fraction_of_roof"] < 2 and case["peaks_gflops"]["f32 FMA"] > 0 and case["checked_queries"] == 40
 
 
+@pytest.mark.slow
 def test_a_sweep_on_two_threads(capsys):
     arguments = [*SMALL, "--threads=2", "-v=0", "--sweep", "s=16,32"]
     assert attn_bench.main(arguments) == 0
@@ -227,6 +229,7 @@ def test_wrong_results_are_told(capsys, monkeypatch):
     assert "FAIL" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_peer_that_fails_does_not_end_the_run(capsys):
     """No peer takes f64 and a softcap; what is not installed is skipped as well."""
     names = list(peers.PEERS)

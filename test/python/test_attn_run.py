@@ -55,6 +55,7 @@ def test_why_nothing_was_fused(tmp_path):
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.mlir")), ids=lambda path: path.stem)
 def test_examples_run_and_pass(example):
     done = as_process(example)
@@ -254,6 +255,7 @@ def test_a_byte_order_mark_and_names_that_are_no_text(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -274,6 +276,7 @@ def test_streams_that_cannot_be_used(command, message, tmp_path):
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_checked", [True, False])
 def test_a_kernel_without_end_ends_on_request(tmp_path, is_checked):
     (tmp_path / "endless.mlir").write_text("""

@@ -103,6 +103,7 @@ def test_a_second_process_finds_the_kernel(folder):
     assert second[1] < first[1]  # seconds: reading is faster than compiling
 
 
+@pytest.mark.slow
 def test_processes_at_once_agree_and_leave_whole_entries(folder):
     answers = [answer(process) for process in [start(ATTENTION) for _ in range(3)]]
     assert all(a[2:] == answers[0][2:] for a in answers)

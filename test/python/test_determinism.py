@@ -10,7 +10,7 @@ GROUPS = Attention(heads=2, queries=90, keys=90, groups=((40, 40), (50, 50)), wi
 CUT = Attention(heads=2, queries=77, keys=130, head_size=41, element="f16", window=(None, 0))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize("graph", [DYNAMIC, GROUPS, CUT], ids=["dynamic", "groups", "cut"])
 @pytest.mark.parametrize("target, level", [("cpu", "target"), ("nvidia", "scheduled")])
 def test_compiling_again_gives_the_same_ir(graph: Attention, target: str, level: str) -> None:

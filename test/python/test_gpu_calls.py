@@ -54,7 +54,7 @@ def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, lib
     assert len(gpu.loaded) == 2  # both are one kernel
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("moved", [(0,), (1,), (2,), (1, 2)], ids=str)
 def test_rows_that_are_another_dimension_take_a_kernel_for_them(gpu, library, moved):
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
@@ -131,6 +131,7 @@ def test_few_queries_have_kernels_of_their_own(gpu, library, tmp_path):
     assert kernels(3, 65, 70) == ["0"] and kernels(34, 65, 70) == ["0"]
 
 
+@pytest.mark.slow
 def test_work_is_for_as_many_multiprocessors_as_there_are(gpu, library):
     """Blocks that go from tile to tile; tiles that are chosen so that none waits; parts of keys."""
 

@@ -90,7 +90,7 @@ def test_host_code_by_the_execution_engine(gpu):
     host.run([q, k, v])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12, 2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("other", "copied"),
@@ -117,6 +117,7 @@ def test_rows_that_are_not_aligned_are_copied_where_enough_heads_share_them(othe
         assert "tile.load" not in scheduled
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
     graph = Attention(batch=2, heads=4, heads_kv=2, queries=100, keys=301, head_size=33, element="f16", dynamic=dynamic)
@@ -130,7 +131,7 @@ def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
         assert "tile.load" not in for_many(kernel, "scheduled")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("head", [64, 128])
 @pytest.mark.parametrize("window", [(None, None), (None, 0)])
 def test_parts_of_one_array_have_the_buffers_of_separate_ones(window, head):
@@ -253,7 +254,7 @@ def test_a_size_that_an_argument_has_and_a_result_leaves_open():
         assert len(fake.launches) == 2
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, 2)
 @pytest.mark.parametrize("element", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_rows_as_low_as_masks(element, arch):

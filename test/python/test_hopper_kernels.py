@@ -54,6 +54,7 @@ def test_parts_of_keys_are_merged_by_a_thread_for_each_element():
     assert sum(at < merge.index("ex2.approx") for at in loads) >= 2 * 32
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize(("first", "engine", "width"), [(8, True, 16), (4, False, 8), (3, False, 2)])
 def test_columns_that_begin_anywhere_are_for_threads(first, engine, width):
     """The engine's boxes begin at multiples of 16 bytes of a row; a thread copies as many as columns are aligned."""
@@ -83,6 +84,7 @@ def test_the_maximum_is_kept_or_online():
     assert "tile.raise" in kept and "tile.raise" not in online
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("sizes", "head_size", "window"), crossed([(64, 512), (128, 512), (1, 300)], [64, 256], [(None, None), (None, 0)])
 )
@@ -97,6 +99,7 @@ def test_a_tile_alone_is_computed_again_too(sizes, head_size, window):
         assert scheduled.count("tile.raised") == 2  # by those that compute, and by the one that copies
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("heads", "length", "parts"), [(1, 2048, 4), (2, 2048, 2), (4, 1024, 1), (8, 2048, 1)])
 def test_keys_are_split_as_far_as_multiprocessors_are_idle(heads, length, parts):
     case = Attention(batch=1, heads=heads, queries=length, keys=length, head_size=64, element="f16")
@@ -105,6 +108,7 @@ def test_keys_are_split_as_far_as_multiprocessors_are_idle(heads, length, parts)
     assert (int(found[1]) if found else 1) == parts
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("heads", "loops", "fields"),
     [
@@ -205,7 +209,7 @@ def test_heads_that_are_too_large_for_a_tile_are_refused(heads, message):
         compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True, tile_sizes=[1, 1, 64, 0, 32])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @needs_ptxas
 @pytest.mark.parametrize("fields", [{}, {"element": "f16"}, {"head_size": 128}, {"keys": 1022}], ids=str)
 def test_rows_that_are_not_aligned_take_no_registers(fields):
@@ -228,7 +232,7 @@ IN_REGISTERS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @needs_ptxas
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_queries_in_registers_stay_there(name):

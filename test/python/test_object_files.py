@@ -46,6 +46,7 @@ def test_several_objects_are_one_kernel(anew, monkeypatch):
     np.testing.assert_allclose(GRAPH.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 def test_parts_find_what_only_code_generation_calls(anew, monkeypatch, capfd, element):
     """On a CPU that rounds neither, functions do: `__truncsfbf2`, which the module has, or one of libgcc's."""
@@ -156,6 +157,7 @@ def test_stages_are_printed_while_others_compile(anew, monkeypatch):
     assert "llvm.func" in kernel.ir("llvm")
 
 
+@pytest.mark.slow
 def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
     images = []
     for processors in (1, 2, 3, 16):

@@ -104,6 +104,7 @@ def test_unknown_architecture():
         compile(ATTENTION, target="nvidia", arch="sm_1")
 
 
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize(
     ("arch", "target"),
     [("sm_87", "sm_87"), ("sm_88", "sm_87"), ("sm_90", "sm_90"), ("sm_120", "sm_90"), ("sm_121", "sm_90")],
@@ -125,6 +126,7 @@ def test_gpus_with_faster_matmuls_of_their_own():
 ARCHS = ["sm_80", "sm_86", "sm_120"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("head_size", "arch", "element"), crossed([20, 64, 128, 256], ARCHS, ["f16", "f32"]))
 def test_shared_memory_suffices(head_size, arch, element):
     graph = Attention(heads=2, queries=130, keys=200, head_size=head_size, element=element, window=(None, 0))

@@ -47,6 +47,7 @@ def test_it_goes_on_where_it_stopped(tmp_path):
         assert "f32, d 128, s 128" in (tmp_path / "out.svg").read_text()
 
 
+@pytest.mark.slow
 def test_kernels_compiled_before_need_no_bindings(tmp_path):
     """As far as it goes without a GPU: what says no is the process that measures, which has no torch."""
     arguments = ["--target", "nvidia", "--only", "d 80", "--kept", str(tmp_path), "--compare", "torch-cudnn"]

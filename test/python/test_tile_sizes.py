@@ -231,6 +231,7 @@ def test_streamed_keys(monkeypatch, fields, keys):
     assert sizes(monkeypatch, "none", **{**decoding, **fields})[-1] == keys
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["cpu", "nvidia"])
 def test_loops_without_a_size_are_not_tiled(target):
     text = Attention(batch=2, queries=64, keys=64, head_size=32).text()

@@ -144,6 +144,7 @@ def test_options_that_are_given_stay(machine):
     assert machine.asked[0]["options"] == {"threads": 1, "tile_sizes": [1, 1, 32, 0, 32]}
 
 
+@pytest.mark.slow
 def test_what_is_tried_on_hopper():
     """Tiles, with and without the copy engine; then its stages and the maximum; keys are split where tasks are few."""
     options = Options(arch="sm_90a")
@@ -204,6 +205,7 @@ def test_gpu_kernels_are_run_on_results_without_numbers(folder):
         assert fake.calls["cuFuncGetAttribute"] == 1
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_was_tried(folder, capsys):
     arguments = ["-b=1", "-h=2", "-s=64", "-d=16", "-prec=fp32", "--rounds=1", "--seconds=0.01", "--threads=1"]
     assert attn_bench.main([*arguments, "--autotune"]) == 0
