@@ -51,10 +51,10 @@ class ExpToExp2(Pass):
 
     The running maximum, which is carried in units of ln 2, starts from −∞; where its last value is used, that is
     multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was. Where scores are
-    made once more behind the loop, for exponentials relative to that maximum, the softmax stays: those of the loop
-    would be rounded as multiples of log2(e), and where m is 500 the last place of x − m is 3e-5 of exp(x − m). That is
-    less than what scores of f16 or bf16 make of their results: these are not held up by it, unless numbers stand among
-    them that are large, and exact, such as a mask's.
+    made once more, for exponentials relative to that maximum, behind the loop or by who gets it as a result, as a
+    derivative does, the softmax stays: those of the loop would be rounded as multiples of log2(e), and where m is 500
+    the last place of x − m is 3e-5 of exp(x − m). That is less than what scores of f16 or bf16 make of their results:
+    these are not held up by it, unless numbers stand among them that are large, and exact, such as a mask's.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -65,8 +65,8 @@ class ExpToExp2(Pass):
             scaling = Scaling(LOG2_E)
             if not filled_with(first, -math.inf):
                 remark(softmax, f"'{softmax.name}' stays with exp: its maximum does not start from −inf")
-            elif _in_exponents(final) and not _of_narrow(softmax):
-                remark(softmax, f"'{softmax.name}' stays with exp: scores are made once more, for their maximum")
+            elif (reader := _told_maximum(final)) and not _of_narrow(softmax):
+                remark(softmax, f"'{softmax.name}' stays with exp: {reader}")
             elif not scaling.of_tensor(softmax.operands[0]):
                 remark(softmax, f"'{softmax.name}' stays with exp: {scaling.obstacle}")
             else:
@@ -185,14 +185,17 @@ def _of_narrow(softmax: ir.Operation) -> bool:
     return all(abs(number) <= LARGEST_OF_NARROW for number in numbers)
 
 
-def _in_exponents(value: ir.Value) -> bool:
-    """Whether exponentials are relative to what the tensor holds, or to a choice between that and something else."""
+def _told_maximum(value: ir.Value) -> str:
+    """Who makes exponentials relative to what the tensor holds, or to a choice between that and something else; "" if
+    no one does."""
     found, pending = {value}, [value]
     while pending:
         for use in pending.pop().uses:
             user, number = use.owner.operation, use.operand_number
             if user.name in EXPONENTIALS:
-                return True
+                return "scores are made once more, for their maximum"
+            if user.name == "func.return":
+                return "its maximum is a result, which others may make exponentials relative to"
             new: list[ir.Value] = []
             if user.name == "linalg.generic":
                 new = [user.regions[0].blocks[0].arguments[number]]
@@ -206,7 +209,7 @@ def _in_exponents(value: ir.Value) -> bool:
                 new = list(user.results)
             pending += [one for one in new if one not in found]
             found.update(new)
-    return False
+    return ""
 
 
 def _scale_uses(value: ir.Value, factor: float) -> None:

@@ -11,7 +11,8 @@ which it is m are masked as a whole, and the probability of each key is 1/l: two
 
     p = w > 0 ? w : exp2(s·log₂e − n), where w = 1/l in rows that are masked as a whole, else 0
 
-If masks are not known, as of tensors that are added, m and 1/l are kept.
+If masks are not known, as of tensors that are added, m and 1/l are kept. So they are where values are f32 or f64, of
+which n would lose digits that p has: s − m is what it was in the forward, and the gradients are as exact as autograd's.
 Rows that are masked as a whole by −∞ have no probabilities: n is ∞, and 1/l is 0.
 
 Sinks y beside the keys (sinks.py) are in m and l, and have no values: dy = −p(y)·Σ_c g·o.
@@ -49,6 +50,7 @@ ZEROS = (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 CHOICES = {aten.where.self: (1, 2), aten.masked_fill.Scalar: (0, 2), aten.masked_fill.Tensor: (0, 2)}  # between which
 BY_NUMBERS = (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
 LOG2_E = math.log2(math.e)
+EXACT = (torch.float32, torch.float64)  # values whose probabilities are not rounded
 
 
 class Forward(OfProgram):
@@ -139,6 +141,8 @@ class Attention:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is kept of each row: see ``transforms/raising/given.py``."""
+        if self.product.meta["val"].dtype in EXACT:
+            return "kept max", ""
         if self.lowest is not None:
             return "", "kept weight"
         return ("",) if self.masks is not None and self.masks <= {-math.inf} else ("kept max", "")

@@ -14,7 +14,6 @@ from attn_opt.compiler.frontends.dynamo import kernel as dynamo_kernel  # noqa: 
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch_harness import tensors  # noqa: E402
 from training_harness import (  # noqa: E402
-    ONE_NUMBER,
     PLAIN,
     assert_like_float64,
     by_hand,
@@ -63,7 +62,7 @@ def test_results_changed_before_the_gradients(kept):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             out.sum().backward()
     assert_like_float64(changed_afterwards, needy(*PLAIN))
-    assert kept() == [ONE_NUMBER, [(3, 3)]]  # of the former
+    assert kept() == [kept.of_rows, [(3, 3)]]  # of the former
 
 
 def test_nothing_of_the_size_of_the_scores_is_kept():

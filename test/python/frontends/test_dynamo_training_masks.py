@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import torch.nn.functional as F  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from training_harness import (  # noqa: E402
-    ONE_NUMBER,
+    BOTH_KEPT,
     PLAIN,
     TWO_NUMBERS,
     assert_like_float64,
@@ -33,6 +33,7 @@ MASKS = {
 }
 
 
+@BOTH_KEPT
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name, kept):
     mask = MASKS[name]
@@ -46,7 +47,7 @@ def test_masks(name, kept):
 
     args = needy(*PLAIN)
     assert_like_float64(masked, [*args, mask], like=written_out)
-    assert kept() == [ONE_NUMBER if mask.dtype == torch.bool else TWO_NUMBERS, [(3, 3)]]
+    assert kept() == [kept.of_rows if mask.dtype == torch.bool else TWO_NUMBERS, [(3, 3)]]
     if name in ("rows without keys", "rows of minus infinity"):
         (of_queries,) = torch.autograd.grad(compiled(masked)(*args, mask).sum(), args[:1])
         assert of_queries[:, :, 0].eq(0).all() and of_queries.isfinite().all()
@@ -81,20 +82,22 @@ SINKS = {
 }
 
 
+@BOTH_KEPT
 @pytest.mark.parametrize("learned", [True, False])
 @pytest.mark.parametrize("name", SINKS)
 def test_sinks(name, learned, kept):
     function = functools.partial(beside_sinks, **SINKS[name])
     *args, sinks = needy(*PLAIN, (4,))
     assert_like_float64(function, [*args, sinks.detach().requires_grad_(learned)])
-    assert kept() == [ONE_NUMBER, [(3, 3 + learned)]]
+    assert kept() == [kept.of_rows, [(3, 3 + learned)]]
 
 
 def test_sinks_and_reshaped_probabilities(kept):
     assert_like_float64(beside_sinks_by_bmm, needy(*PLAIN, (4,)))
-    assert kept() == [ONE_NUMBER, [(3, 4)]]
+    assert kept() == [kept.of_rows, [(3, 4)]]
 
 
+@BOTH_KEPT
 def test_sinks_that_are_all_there_is(kept):
     """Sinks far above the scores, and far below."""
     for sink in (-200.0, 60.0):
@@ -117,6 +120,7 @@ def test_rows_of_low_numbers(kept):
     assert kept() == [TWO_NUMBERS, [(3, 3)]]
 
 
+@BOTH_KEPT
 @pytest.mark.parametrize("strictly", [False, True])
 def test_low_numbers_by_position(strictly, kept):
     """Each query has a live key, or, strictly, all but the first one, whose probabilities are those of all keys."""
@@ -200,6 +204,7 @@ BY_DATA = {
 }
 
 
+@BOTH_KEPT
 @pytest.mark.parametrize("masked", [filled, with_the_least_added])
 @pytest.mark.parametrize("name", BY_DATA)
 def test_low_numbers_by_data(name, masked, kept):

@@ -132,6 +132,33 @@ def test_gradients_of_one_of_two_results(of):
     torch.testing.assert_close(found[0].double(), wanted[0], rtol=5e-6, atol=5e-5)
 
 
+@pytest.mark.parametrize("capped_at", [None, 60.0])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_large_scores(is_whole, capped_at):
+    """Probabilities of the derivative are those of the forward: scores are relative to one of them, not to a number
+    that was rounded otherwise. These scores are not, or as torch rounds them."""
+
+    def function(q, k, v):
+        s = q @ k.mT / 4
+        return torch.softmax(s if capped_at is None else capped_at * torch.tanh(s / capped_at), -1) @ v
+
+    def errors(found):
+        return [float((a.double() - b).abs().max()) for a, b in zip(found, exact, strict=True)]
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    q, k = (torch.randint(-9, 10, (2, 4, n, 8)).float() for n in (24, 40))  # scores of up to 100
+    args = [q.requires_grad_(), k.requires_grad_(), torch.randn(2, 4, 40, 32, requires_grad=True)]
+    weights = torch.randn(2, 4, 24, 32)
+    wide = [a.detach().double().requires_grad_() for a in args]
+    exact = torch.autograd.grad(function(*wide), wide, weights.double())
+    fast = compile(function, args) if is_whole else torch.compile(function, backend="attn_opt")
+    ours = torch.autograd.grad(fast(*args), args, weights)
+    eager = torch.autograd.grad(function(*args), args, weights)
+    for own, other in zip(errors(ours), errors(eager), strict=True):
+        assert own <= 2.5 * other
+
+
 def test_gradients_of_what_is_rounded():
     """They are computed of what is rounded, not of what it is rounded to."""
     args = needy(*PLAIN)

@@ -12,7 +12,8 @@ from torch_harness import tensors
 PLAIN = [(2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 8)]
 SQUARE = [(2, 4, 6, 8)] * 3
 GROUPS = [(2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)]
-ONE_NUMBER, TWO_NUMBERS = [(1, 2)], [(1, 3)]  # attentions and results of a forward that keeps so much
+ONE_NUMBER, TWO_NUMBERS = [(1, 2)], [(1, 3)]  # attentions and results of a forward that keeps so much of rows
+BOTH_KEPT = pytest.mark.parametrize("kept", ["as it is", "as halves"], indirect=True)
 
 
 @pytest.fixture(autouse=True)

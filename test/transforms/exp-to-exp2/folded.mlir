@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --split-input-file --verify-diagnostics --exp-to-exp2 | FileCheck %s
 // RUN: attn-opt %s --split-input-file --exp-to-exp2 --decompose-linalg-ext | FileCheck %s --check-prefix=LINALG
 
-// log2(e) goes into the scale, through the mask; the maximum that is returned is multiplied by ln 2.
+// log2(e) goes into the scale, through the mask; the maximum that others read is multiplied by ln 2.
 // CHECK-LABEL: func.func @scaled_and_masked
 // CHECK:       %[[SCALE:.*]] = arith.constant 0.180336878 : f32
 // CHECK:       arith.mulf %{{.*}}, %[[SCALE]] : f32
@@ -9,11 +9,12 @@
 // CHECK:       %[[LN2:.*]] = arith.constant 0.693147182 : f32
 // CHECK:       %[[M:.*]] = linalg.generic {{.*}} ins(%[[P]]#1 : tensor<4xf32>)
 // CHECK:         arith.mulf %{{.*}}, %[[LN2]] : f32
-// CHECK:       return %[[P]]#0, %[[M]], %[[P]]#2
+// CHECK:       linalg.generic {{.*}} ins(%[[M]], %[[P]]#2 :
 // LINALG-LABEL: func.func @scaled_and_masked
 // LINALG-COUNT-2: math.exp2
+#row = affine_map<(i) -> (i)>
 #id = affine_map<(i, j) -> (i, j)>
-func.func @scaled_and_masked(%s: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {
+func.func @scaled_and_masked(%s: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>) {
   %zero = arith.constant 0.0 : f32
   %minus_inf = arith.constant 0xFF800000 : f32
   %scale = arith.constant 0.125 : f32
@@ -32,7 +33,39 @@ func.func @scaled_and_masked(%s: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x
   } -> tensor<4x8xf32>
   // expected-remark @+1 {{computes exp2, with log2(e) in the constants before it}}
   %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %e1 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
-  return %p#0, %p#1, %p#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
+  %lse = linalg.generic {indexing_maps = [#row, #row, #row], iterator_types = ["parallel"]} ins(%p#1, %p#2 : tensor<4xf32>, tensor<4xf32>) outs(%e1 : tensor<4xf32>) {
+  ^bb0(%top: f32, %sum: f32, %out: f32):
+    %l = math.log %sum : f32
+    %y = arith.addf %top, %l : f32
+    linalg.yield %y : f32
+  } -> tensor<4xf32>
+  return %p#0, %lse : tensor<4x8xf32>, tensor<4xf32>
+}
+
+// -----
+
+// A maximum that is returned is one of the scores.
+// CHECK-LABEL: func.func @returned
+// CHECK:       %[[P:.*]]:4 = linalg_ext.softmax dimension(1)
+// CHECK:       return %[[P]]#1, %[[P]]#2
+// LINALG-LABEL: func.func @returned
+#id = affine_map<(i, j) -> (i, j)>
+func.func @returned(%s: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e0 = tensor.empty() : tensor<4x8xf32>
+  %e1 = tensor.empty() : tensor<4xf32>
+  %m = linalg.fill ins(%minus_inf : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %a = linalg.fill ins(%zero : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  // expected-remark @+1 {{'linalg_ext.softmax' stays with exp: its maximum is a result, which others may make exponentials relative to}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %e1 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  return %p#1, %p#2 : tensor<4xf32>, tensor<4xf32>
 }
 
 // -----
