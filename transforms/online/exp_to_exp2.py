@@ -65,8 +65,8 @@ class ExpToExp2(Pass):
             scaling = Scaling(LOG2_E)
             if not filled_with(first, -math.inf):
                 remark(softmax, f"'{softmax.name}' stays with exp: its maximum does not start from −inf")
-            elif (reader := _told_maximum(final)) and not _of_narrow(softmax):
-                remark(softmax, f"'{softmax.name}' stays with exp: {reader}")
+            elif (reason := _why_a_score(final)) and not _of_narrow(softmax):
+                remark(softmax, f"'{softmax.name}' stays with exp: {reason}")
             elif not scaling.of_tensor(softmax.operands[0]):
                 remark(softmax, f"'{softmax.name}' stays with exp: {scaling.obstacle}")
             else:
@@ -185,9 +185,9 @@ def _of_narrow(softmax: ir.Operation) -> bool:
     return all(abs(number) <= LARGEST_OF_NARROW for number in numbers)
 
 
-def _told_maximum(value: ir.Value) -> str:
-    """Who makes exponentials relative to what the tensor holds, or to a choice between that and something else; "" if
-    no one does."""
+def _why_a_score(value: ir.Value) -> str:
+    """Why the maximum that the tensor holds is to be one of the scores, to the last digit: who makes exponentials
+    relative to it, or to a choice between it and something else; "" if no one does."""
     found, pending = {value}, [value]
     while pending:
         for use in pending.pop().uses:
