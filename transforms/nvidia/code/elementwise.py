@@ -2,7 +2,7 @@
 
 A value of the body that depends on the row alone, or on the column alone, is emitted once for it. A tile that is
 another one times a constant c > 0 (scaled scores) is seldom needed itself: the maximum of c·s is c times that of s, and
-c·s − m is one instruction.
+c·s − m is one instruction. So is (c·s − m)·k, which exponentials are of, in kernels of 16 bits or less: k·m is rounded.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "colu
 
 
 Sum: TypeAlias = "tuple[ir.Value, Factor, ir.Value]"  # element · factor + what its row has
+
+DISTRIBUTED = "reassoc"  # of a product: (s − m)·k may be s·k − m·k, which is not 0 where s is m, as k·m is rounded
 
 QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
@@ -189,7 +191,7 @@ class Elementwise:
         return linear.values[number], linear.factor * factor, line.value()
 
     def _difference(self, op: ir.Operation) -> tuple[ir.Operation | None, float]:
-        """`op` as k times a difference whose subtrahend is a row's."""
+        """`op` as k times a difference whose subtrahend is a row's, where k·c·s − k·m may stand for k·(c·s − m)."""
         if op.results[0] not in self._differences:
             self._differences[op.results[0]] = self._find_difference(op)
         return self._differences[op.results[0]]
@@ -198,6 +200,8 @@ class Elementwise:
         if not is_f32(op.results[0]):
             return None, 1.0
         difference, factor = self._times_constant(op)
+        if factor != 1.0 and not ("fastmath" in op.attributes and DISTRIBUTED in str(op.attributes["fastmath"])):
+            return None, 1.0
         if difference is None or difference.name != "arith.subf" or difference.block != self.body:
             return None, 1.0
         return (None, 1.0) if self.depends(difference.operands[1])[1] else (difference, factor)

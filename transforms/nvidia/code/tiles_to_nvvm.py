@@ -19,6 +19,7 @@ from ..marks import BLOCK_THREADS, PRODUCERS
 from ..registers import REGISTERS, wgmma_registers
 from ..shared_layouts import shared_bytes, skewed_bytes
 from . import contraction
+from .elementwise import DISTRIBUTED
 from .memory import SHARED, Memory
 from .synchronisation import BARRIER, Barriers, Flags
 from .thread import Shared, Skewed, Thread, add, constant, create, i32, i64, pointer
@@ -70,8 +71,10 @@ class _Kernel:
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.inner = self._inner_dims()
         if all(kind.width <= 16 for kind in self._given_types()):
-            for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
-                op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
+            # Scores are no better than their operands.
+            for name, freedom in (("math.tanh", "afn"), ("arith.mulf", DISTRIBUTED)):
+                for op in ops_in(kernel, name):
+                    op.attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{freedom}>")
 
     def _given_types(self) -> list[ir.Type]:
         """The types of what matmuls load, beside which what is computed may be f32; without matmuls, of all floats in
