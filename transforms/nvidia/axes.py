@@ -267,6 +267,7 @@ class Axes:
         for op, loops in loops_of.items():
             assert loops is not None, "a contraction has loops"
             of_left = [dim_position(e) for e in indexing_maps(op)[0].results]
+            batch = {id(self.of_loop(op, d)) for d in loops.batch}
             for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
                 wide = [d for d in candidates if self.of_loop(op, d).extent != 1]
                 if not wide:  # the last one, of rows of those that are rows of most matmuls
@@ -281,6 +282,8 @@ class Axes:
                 for axis in found:
                     if axis.role not in (BATCH, role):
                         raise TwoRoles("a dimension is rows of one matmul and columns of another: not lowered yet", op)
+                    if id(axis) in batch:  # of one element, through views of it
+                        raise TwoRoles("a dimension of a matmul's batch is its rows or columns, too: not lowered yet", op)
                     self._join(axis, found if len(found) > 1 else [], op)
                     axis.role = role
             if self.forall.name == "scf.forall":  # its ops get a loop for each axis; those of kernels have them

@@ -63,11 +63,11 @@ def _read_apart(forall: ir.Operation) -> None:
             if not isinstance(value.type, ir.RankedTensorType) or not value.type.rank:
                 continue
             *views, _ = _chain(value, forall)
-            if value in read and views:
+            if not read.isdisjoint(views):
                 _own(op, number, forall, {*views})
             elif value in read and value.type.has_static_shape and not is_made_inside(value, forall):
                 op.operands[number] = _whole(value, op)
-            read.add(value)
+            read |= {value, *views}
 
 
 def _chain(value: ir.Value, within: ir.Operation) -> list[ir.Value]:

@@ -88,3 +88,51 @@ func.func @residual(%x: tensor<64x64xf16>, %w: tensor<64x64xf16>) -> tensor<64x6
   } -> tensor<64x64xf32>
   return %r : tensor<64x64xf32>
 }
+
+// Of one query a score's row stands beside its batch as one element, and behind views of it they are each other's: what
+// one matmul sums over is the batch of the other.
+// CHECK-LABEL: gpu.func @one_query_0
+// CHECK:         linalg.generic
+// CHECK-SAME:      iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK:         linalg.generic
+// CHECK-SAME:      iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK:         tile.store
+func.func @one_query(%ds: tensor<2x1x17xf32>, %q: tensor<2x1x4xf32>, %u: tensor<1x4xf32>) -> tensor<2x17x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x17x4xf32>
+  %r = scf.forall (%b) in (2) shared_outs(%all = %e) -> (tensor<2x17x4xf32>) {
+    %s = tensor.extract_slice %ds[%b, 0, 0] [1, 1, 17] [1, 1, 1] : tensor<2x1x17xf32> to tensor<1x1x17xf32>
+    %x = tensor.extract_slice %q[%b, 0, 0] [1, 1, 4] [1, 1, 1] : tensor<2x1x4xf32> to tensor<1x1x4xf32>
+    %e0 = tensor.empty() : tensor<1x17x4xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e0 : tensor<1x17x4xf32>) -> tensor<1x17x4xf32>
+    %dk = linalg.generic {indexing_maps = [affine_map<(b, j, c, i) -> (b, i, j)>, affine_map<(b, j, c, i) -> (b, i, c)>,
+        affine_map<(b, j, c, i) -> (b, j, c)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+        ins(%s, %x : tensor<1x1x17xf32>, tensor<1x1x4xf32>) outs(%z : tensor<1x17x4xf32>) {
+    ^bb0(%l: f32, %m: f32, %o: f32):
+      %1 = arith.mulf %l, %m : f32
+      %2 = arith.addf %o, %1 : f32
+      linalg.yield %2 : f32
+    } -> tensor<1x17x4xf32>
+    %wide = tensor.expand_shape %s [[0], [1], [2, 3]] output_shape [1, 1, 17, 1] : tensor<1x1x17xf32> into tensor<1x1x17x1xf32>
+    %keys = tensor.collapse_shape %wide [[0, 1], [2], [3]] : tensor<1x1x17x1xf32> into tensor<1x17x1xf32>
+    %more = linalg.generic {indexing_maps = [affine_map<(b, j, c, i) -> (b, j, i)>, affine_map<(b, j, c, i) -> (i, c)>,
+        affine_map<(b, j, c, i) -> (b, j, c)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+        ins(%keys, %u : tensor<1x17x1xf32>, tensor<1x4xf32>) outs(%z : tensor<1x17x4xf32>) {
+    ^bb0(%l: f32, %m: f32, %o: f32):
+      %1 = arith.mulf %l, %m : f32
+      %2 = arith.addf %o, %1 : f32
+      linalg.yield %2 : f32
+    } -> tensor<1x17x4xf32>
+    %sum = linalg.generic {indexing_maps = [affine_map<(b, j, c) -> (b, j, c)>, affine_map<(b, j, c) -> (b, j, c)>,
+        affine_map<(b, j, c) -> (b, j, c)>], iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%dk, %more : tensor<1x17x4xf32>, tensor<1x17x4xf32>) outs(%e0 : tensor<1x17x4xf32>) {
+    ^bb0(%l: f32, %m: f32, %o: f32):
+      %1 = arith.addf %l, %m : f32
+      linalg.yield %1 : f32
+    } -> tensor<1x17x4xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %sum into %all[%b, 0, 0] [1, 17, 4] [1, 1, 1] : tensor<1x17x4xf32> into tensor<2x17x4xf32>
+    }
+  }
+  return %r : tensor<2x17x4xf32>
+}
