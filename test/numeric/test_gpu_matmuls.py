@@ -304,6 +304,33 @@ def test_on_a_gpu(shape, element, arch, poisoned):
         check(compile(text, target="nvidia", **({"arch": arch} if arch else {}))(*inputs), exact, element)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(("m", "part"), [(7, 1), (7, 5), (64, 3), (200, 70)])
+def test_what_is_computed_of_some_rows(m, part, start, arch):
+    """Both are whole: the product, and twice its rows from `start` on."""
+    text = f"""
+func.func @main(%a: tensor<{m}x20xf32>, %b: tensor<20x24xf32>) -> (tensor<{m}x24xf32>, tensor<{part}x24xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  %two = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<{m}x24xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<{m}x24xf32>) -> tensor<{m}x24xf32>
+  %p = linalg.matmul ins(%a, %b : tensor<{m}x20xf32>, tensor<20x24xf32>) outs(%z : tensor<{m}x24xf32>)
+      -> tensor<{m}x24xf32>
+  %rows = tensor.extract_slice %p[{start}, 0] [{part}, 24] [1, 1] : tensor<{m}x24xf32> to tensor<{part}x24xf32>
+  %er = tensor.empty() : tensor<{part}x24xf32>
+  %twice = linalg.map ins(%rows : tensor<{part}x24xf32>) outs(%er : tensor<{part}x24xf32>)
+      (%x: f32, %o: f32) {{ %t = arith.mulf %x, %two : f32 linalg.yield %t : f32 }}
+  return %p, %twice : tensor<{m}x24xf32>, tensor<{part}x24xf32>
+}}"""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((m, 20), (20, 24)))
+    product, twice = run_module(text, [a, b], arch=arch)
+    exact = a.astype(np.float64) @ b
+    for found, wanted in ((product, exact), (twice, 2 * exact[start : start + part])):
+        assert np.abs(found - wanted).max() < TOLERANCE["f32"] * np.abs(exact).max()
+
+
 def layers(m, kinds):
     """x·A + x, of 64 columns, as all x are, in turns with x + relu(x·B)·C, of 192 columns between these."""
     maps = "affine_map<(m, n) -> (m, n)>"

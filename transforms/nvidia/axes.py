@@ -283,7 +283,7 @@ class Axes:
                     if axis.role not in (BATCH, role):
                         raise TwoRoles("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                     if id(axis) in batch:  # of one element, through views of it
-                        raise TwoRoles("a dimension of a matmul's batch is its rows or columns, too: not lowered yet", op)
+                        raise TwoRoles("a dimension is a matmul's batch, and its rows or columns: not lowered yet", op)
                     self._join(axis, found if len(found) > 1 else [], op)
                     axis.role = role
             if self.forall.name == "scf.forall":  # its ops get a loop for each axis; those of kernels have them

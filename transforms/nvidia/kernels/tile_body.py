@@ -214,10 +214,11 @@ class TileBody:
         """A slice of a tile must be all of it."""
         full = value if source is None else op.operands[1]
         zero = all(isinstance(o, int) and o == 0 for o in slice_offsets(op))
+        part = result if source is None else value  # which has the axes of the tile, and so its shape
         if (
             not zero
             or self._tile_type(value).shape != self._tile_type(result).shape
-            or full.type.rank != result.type.rank
+            or part.type.shape != full.type.shape
         ):
             raise PassError(
                 "a part of a tile is taken: tiles of tiles are not lowered for GPUs; where it stands in a "
